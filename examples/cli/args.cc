@@ -1,0 +1,144 @@
+#include "examples/cli/args.h"
+
+#include <charconv>
+#include <cstdio>
+#include <limits>
+#include <map>
+
+#include "examples/cli/cpu_level.h"
+
+namespace linnet::cli {
+namespace {
+
+bool IsSeparator(char c) { return c == ',' || c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+// At least one id from the command line: an empty list is a mistake there.
+CLI::Option* AddList(CLI::App* command, const std::string& name, int64_t min, int64_t max,
+                     const std::string& description, std::function<void(const std::vector<int64_t>&)> assign) {
+  const auto parse = [name, min, max, assign](const std::string& text) {
+    std::vector<int64_t> numbers;
+    if (!ParseNumbers(text, min, max, &numbers) || numbers.empty()) {
+      const std::string shown = text.size() <= 60 ? text : text.substr(0, 60) + "...";
+      throw CLI::ValidationError(name, "expected numbers from " + std::to_string(min) + " to " + std::to_string(max) +
+                                           " with commas between them, found \"" + shown + "\"");
+    }
+    assign(numbers);
+  };
+  return command->add_option_function<std::string>(name, parse, description)->type_name("N,N,...");
+}
+
+// CLI::Range lets NaN pass.
+CLI::Validator FiniteRange(double min, double max) {
+  const auto check = [min, max](std::string& text) -> std::string {
+    double value = 0.0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size() && value >= min && value <= max) return "";
+    char message[128];
+    std::snprintf(message, sizeof(message), "expected a number from %g to %g, found \"%.40s\"", min, max, text.c_str());
+    return message;
+  };
+  return CLI::Validator(check, "NUMBER");
+}
+
+}  // namespace
+
+bool ParseNumbers(std::string_view text, int64_t min, int64_t max, std::vector<int64_t>* numbers) {
+  const char* at = text.data();
+  const char* end = at + text.size();
+  bool comma_pending = false;  // a comma must be followed by a number
+  while (true) {
+    while (at < end && IsSeparator(*at)) {
+      if (*at == ',' && (comma_pending || numbers->empty())) return false;
+      comma_pending = comma_pending || *at == ',';
+      ++at;
+    }
+    if (at == end) return !comma_pending;
+    int64_t value = 0;
+    const auto [next, error] = std::from_chars(at, end, value);
+    if (error != std::errc() || value < min || value > max) return false;
+    if (next != end && !IsSeparator(*next)) return false;
+    numbers->push_back(value);
+    comma_pending = false;
+    at = next;
+  }
+}
+
+void AddModelArgument(CLI::App* command, std::string* path) {
+  command->add_option("model", *path, "The model file (made by linnet convert)")->required()->type_name("MODEL");
+}
+
+void AddThreadsOption(CLI::App* command, uint32_t* threads) {
+  command->add_option("-t,--threads", *threads, "Threads (default: the fast cores that this process may use)")
+      ->check(CLI::Range(1u, kMaxThreads));
+}
+
+CLI::Option* AddJsonFlag(CLI::App* command, bool* json) {
+  return command->add_flag("--json", *json, "Print JSON for programs");
+}
+
+void AddRunOptionsWithoutThreads(CLI::App* command, RunOptions* options) {
+  static const std::map<std::string, SessionOptions::Kv> kKvTypes = {
+      {"f32", SessionOptions::Kv::kF32}, {"f16", SessionOptions::Kv::kF16}, {"int8", SessionOptions::Kv::kInt8}};
+  AddModelArgument(command, &options->model);
+  command
+      ->add_option("-c,--context", options->context_tokens,
+                   "Positions that the KV cache holds (default: the model's context, at most " +
+                       std::to_string(kDefaultContext) + ")")
+      ->check(CLI::Range(1u, kMaxContext));
+  command
+      ->add_option("--chunk", options->chunk_tokens,
+                   "Prompt tokens per pass (default: " + std::to_string(kDefaultChunk) + ")")
+      ->check(CLI::Range(1u, kMaxContext));
+  command
+      ->add_option("--kv", options->kv,
+                   "Type of the KV cache: f32, f16 or int8 (default: f16 with quantized weights, else f32)")
+      ->transform(CLI::CheckedTransformer(kKvTypes))
+      ->type_name("TYPE");
+  command->add_option("--cpu", options->cpu_level, "Use no more than this instruction-set level of the CPU")
+      ->check(CLI::IsMember(CpuLevels()))
+      ->type_name("LEVEL");
+  command->add_flag("--no-cache", options->no_cache,
+                    "Read and write no file of packed weights: pack them into memory at every start");
+}
+
+void AddRunOptions(CLI::App* command, RunOptions* options) {
+  AddRunOptionsWithoutThreads(command, options);
+  AddThreadsOption(command, &options->threads);
+}
+
+CLI::Option* AddIdsOption(CLI::App* command, const std::string& name, std::vector<int32_t>* ids,
+                          const std::string& description) {
+  return AddList(command, name, 0, std::numeric_limits<int32_t>::max(), description,
+                 [ids](const std::vector<int64_t>& numbers) {
+                   ids->clear();
+                   for (const int64_t number : numbers) ids->push_back(static_cast<int32_t>(number));
+                 });
+}
+
+CLI::Option* AddNumberList(CLI::App* command, const std::string& name, uint32_t min, uint32_t max,
+                           std::vector<uint32_t>* numbers, const std::string& description) {
+  return AddList(command, name, min, max, description, [numbers](const std::vector<int64_t>& values) {
+    numbers->clear();
+    for (const int64_t value : values) numbers->push_back(static_cast<uint32_t>(value));
+  });
+}
+
+void AddSamplerOptions(CLI::App* command, SamplerArguments* arguments, const std::string& temperature_default) {
+  command
+      ->add_option("--temp", arguments->temperature,
+                   "Temperature; 0 takes the likeliest token (default: " + temperature_default + ")")
+      ->check(FiniteRange(0.0, kMaxTemperature));
+  command->add_option("--top-k", arguments->top_k, "Choose among the k likeliest tokens only; 0: all")
+      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
+  command->add_option("--top-p", arguments->top_p, "Choose among the fewest tokens that together have this probability")
+      ->check(FiniteRange(0.0, 1.0));
+  command->add_option("--min-p", arguments->min_p, "Drop tokens less likely than this part of the likeliest one")
+      ->check(FiniteRange(0.0, 1.0));
+  command
+      ->add_option("--repetition-penalty", arguments->repetition_penalty,
+                   "Divide the logits of tokens already seen by this; 1: off")
+      ->check(FiniteRange(0.01, 100.0));
+  command->add_option("--seed", arguments->seed, "Seed of the random choices (default: 0)");
+}
+
+}  // namespace linnet::cli

@@ -1,0 +1,62 @@
+// Options that several commands share, checked while the command line is parsed: what is wrong there is a usage error.
+#ifndef LINNET_EXAMPLES_CLI_ARGS_H_
+#define LINNET_EXAMPLES_CLI_ARGS_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/plan.h"
+#include "core/sampler.h"
+
+namespace linnet::cli {
+
+/// How to run a model; the same in every command that does. Zeros are replaced by defaults.
+struct RunOptions {
+  std::string model;
+  uint32_t context_tokens = 0;  // 0: the model's context length, at most kDefaultContext
+  uint32_t chunk_tokens = 0;
+  uint32_t threads = 0;  // 0: platform::DefaultThreadCount()
+  SessionOptions::Kv kv = SessionOptions::Kv::kAuto;
+  std::string cpu_level;  // empty: the best of this CPU
+  bool no_cache = false;  // pack weights into anonymous memory, read and write no packed file
+};
+
+void AddModelArgument(CLI::App* command, std::string* path);
+/// The model and every option of RunOptions.
+void AddRunOptions(CLI::App* command, RunOptions* options);
+/// The same without --threads, for commands that take a list of them.
+void AddRunOptionsWithoutThreads(CLI::App* command, RunOptions* options);
+void AddThreadsOption(CLI::App* command, uint32_t* threads);
+CLI::Option* AddJsonFlag(CLI::App* command, bool* json);
+
+/// --NAME 1,2,3: token ids, at least one, each >= 0.
+CLI::Option* AddIdsOption(CLI::App* command, const std::string& name, std::vector<int32_t>* ids,
+                          const std::string& description);
+/// A comma-separated list of numbers in [min, max].
+CLI::Option* AddNumberList(CLI::App* command, const std::string& name, uint32_t min, uint32_t max,
+                           std::vector<uint32_t>* numbers, const std::string& description);
+
+/// Sampler options as given; negative: not given.
+struct SamplerArguments {
+  float temperature = -1.0f;
+  int32_t top_k = -1;
+  float top_p = -1.0f;
+  float min_p = -1.0f;
+  float repetition_penalty = -1.0f;
+  uint64_t seed = 0;
+};
+/// `temperature_default` is what the help says about a missing --temp.
+void AddSamplerOptions(CLI::App* command, SamplerArguments* arguments, const std::string& temperature_default);
+
+/// Splits "1,2,3" (commas, white space or both) into numbers in [min, max]. False where anything else stands there.
+bool ParseNumbers(std::string_view text, int64_t min, int64_t max, std::vector<int64_t>* numbers);
+
+constexpr uint32_t kMaxThreads = 256;  // ops::ThreadPool::kMaxThreads
+constexpr uint32_t kMaxGeneratedTokens = kMaxContext;
+
+}  // namespace linnet::cli
+
+#endif  // LINNET_EXAMPLES_CLI_ARGS_H_

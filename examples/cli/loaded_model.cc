@@ -1,0 +1,139 @@
+#include "examples/cli/loaded_model.h"
+
+#include <optional>
+#include <utility>
+
+#include "examples/cli/cpu_level.h"
+#include "examples/cli/output.h"
+#include "examples/cli/packed_store.h"
+#include "formats/linnet/tokenizer_section.h"
+#include "platforms/clock.h"
+#include "platforms/cpu.h"
+
+namespace linnet::cli {
+
+// Members are destroyed last to first: the session before what it refers to.
+struct LoadedModel::State {
+  explicit State(formats::ModelFile opened) : file(std::move(opened)), view(file.view()) {}
+
+  formats::ModelFile file;
+  ModelView view;
+  std::optional<PackedStore> packed;
+  std::optional<ops::ThreadPool> pool;
+  std::optional<Session> session;
+  double load_seconds = 0.0;
+};
+
+LoadedModel::LoadedModel(std::unique_ptr<State> state) : state_(std::move(state)) {}
+LoadedModel::LoadedModel(LoadedModel&&) noexcept = default;
+LoadedModel::~LoadedModel() = default;
+
+const formats::ModelFile& LoadedModel::file() const { return state_->file; }
+Session& LoadedModel::session() { return *state_->session; }
+bool LoadedModel::packed_mapped() const { return state_->packed->mapped(); }
+double LoadedModel::load_seconds() const { return state_->load_seconds; }
+
+SessionOptions ToSessionOptions(const RunOptions& options, uint32_t logit_rows) {
+  SessionOptions session;
+  session.context_tokens = options.context_tokens;
+  session.chunk_tokens = options.chunk_tokens;
+  session.n_threads = options.threads != 0 ? options.threads : platform::DefaultThreadCount();
+  session.logit_rows = logit_rows;
+  session.kv = options.kv;
+  return session;
+}
+
+Result<LoadedModel> LoadedModel::Load(const RunOptions& options, uint32_t logit_rows, Diagnostic* diagnostic) {
+  const uint64_t start_ns = platform::MonotonicNanoseconds();
+  LINNET_RETURN_IF_ERROR(ApplyCpuLevel(options.cpu_level, diagnostic));
+  LINNET_ASSIGN_OR_RETURN(formats::ModelFile file, formats::ModelFile::Open(options.model, diagnostic));
+  auto state = std::make_unique<State>(std::move(file));
+  auto plan = MakePlan(state->view, ToSessionOptions(options, logit_rows));
+  if (!plan.ok()) {
+    if (diagnostic != nullptr) diagnostic->Set("%s", options.model.c_str());
+    return plan.status();
+  }
+  std::string packed_path;
+  if (!options.no_cache) {
+    Diagnostic reason;
+    auto path = PackedFilePath(state->view, plan->packed, &reason);
+    if (path.ok()) {
+      packed_path = *path;
+    } else {
+      Note("packed weights stay in memory this time: %s", reason.text());
+    }
+  }
+  LINNET_ASSIGN_OR_RETURN(state->packed, PackedStore::Open(state->view, plan->packed, packed_path, diagnostic));
+  LINNET_ASSIGN_OR_RETURN(state->pool, ops::ThreadPool::Create(plan->options.n_threads));
+  const uint64_t session_bytes = plan->memory.session;
+  auto session = Session::Create(state->view, std::move(plan).value(), state->packed->bytes(), *state->pool);
+  if (!session.ok()) {
+    if (diagnostic != nullptr) {
+      diagnostic->Set("%s: session of %llu bytes", options.model.c_str(),
+                      static_cast<unsigned long long>(session_bytes));
+    }
+    return session.status();
+  }
+  state->session.emplace(std::move(session).value());
+  state->load_seconds = platform::SecondsSince(start_ns);
+  return LoadedModel(std::move(state));
+}
+
+Status LoadedModel::CheckPrompt(std::span<const int32_t> ids, Diagnostic* diagnostic) const {
+  if (ids.empty()) {
+    return Fail(diagnostic, StatusCode::kInvalidArgument, "the prompt is empty",
+                "prompt: expected a token, found none");
+  }
+  const uint32_t vocab_size = config().vocab_size;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && static_cast<uint32_t>(ids[i]) < vocab_size) continue;
+    return Fail(diagnostic, StatusCode::kInvalidArgument, "an id outside the vocabulary",
+                "id %zu of the prompt: expected 0 to %u, found %d", i + 1, vocab_size - 1, ids[i]);
+  }
+  const uint32_t context = state_->session->plan().options.context_tokens;
+  if (ids.size() > context) {
+    return Fail(diagnostic, StatusCode::kContextFull, "the prompt is longer than the context",
+                "prompt: expected at most %u tokens (--context), found %zu", context, ids.size());
+  }
+  return Status::Ok();
+}
+
+Result<Tokenizer> OpenTokenizer(const formats::ModelFile& file, const std::string& path, Diagnostic* diagnostic) {
+  LINNET_ASSIGN_OR_RETURN(TokenizerView view, formats::ReadTokenizerSection(file.tokenizer_bytes(), diagnostic));
+  if (view.kind == TokenizerKind::kNone) {
+    return Fail(diagnostic, StatusCode::kInvalidArgument, "the model has no tokenizer",
+                "%s: expected a tokenizer for text, found none; ids can be given with --ids and --print-ids",
+                path.c_str());
+  }
+  return Tokenizer::Create(std::move(view), diagnostic);
+}
+
+std::vector<int32_t> TextPrefix(const formats::ModelFile& file, const Tokenizer& tokenizer) {
+  const auto prefix = tokenizer.prefix_ids();
+  std::vector<int32_t> ids(prefix.begin(), prefix.end());
+  const GenerationDefaults& defaults = file.generation();
+  if (ids.empty() && defaults.add_bos && defaults.bos_id >= 0) ids.push_back(defaults.bos_id);
+  return ids;
+}
+
+Status MakeSampler(const SamplerOptions& options, size_t vocab_size, OwnedSampler* out, Diagnostic* diagnostic) {
+  const size_t bytes = Sampler::ScratchBytes(options, vocab_size);
+  out->memory.resize((bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+  auto sampler = Sampler::Create(options, vocab_size, std::as_writable_bytes(std::span(out->memory)));
+  if (!sampler.ok()) {
+    if (diagnostic != nullptr) diagnostic->Set("sampler options");
+    return sampler.status();
+  }
+  out->sampler = std::make_unique<Sampler>(std::move(sampler).value());
+  return Status::Ok();
+}
+
+Status SessionFailure(const Status& status, const Session& session, Diagnostic* diagnostic) {
+  if (status.code() == StatusCode::kContextFull && diagnostic != nullptr) {
+    diagnostic->Set("context: expected room for one more token, found all %u positions used (--context)",
+                    session.plan().options.context_tokens);
+  }
+  return status;
+}
+
+}  // namespace linnet::cli

@@ -1,0 +1,34 @@
+// The memory of a run by class, as `plan` prints it and `bench` compares it.
+#ifndef LINNET_EXAMPLES_CLI_MEMORY_REPORT_H_
+#define LINNET_EXAMPLES_CLI_MEMORY_REPORT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "core/base/diagnostic.h"
+#include "core/base/status.h"
+#include "core/plan.h"
+#include "formats/linnet/model_file.h"
+
+namespace linnet::cli {
+
+struct MemoryReport {
+  MemoryPlan plan;
+  uint64_t tokenizer_bytes = 0;  // heap of the tokenizer; its vocabulary is mapped
+  uint64_t metadata_bytes = 0;   // the mapped description, tensor table and vocabulary
+
+  struct Class {
+    const char* name;
+    uint64_t bytes;
+    const char* meaning;
+  };
+  std::vector<Class> Classes() const;
+  uint64_t Total() const;
+};
+
+/// Errors: kInvalidModel (a damaged tokenizer).
+Result<MemoryReport> MakeMemoryReport(const Plan& plan, const formats::ModelFile& file, Diagnostic* diagnostic);
+
+}  // namespace linnet::cli
+
+#endif  // LINNET_EXAMPLES_CLI_MEMORY_REPORT_H_

@@ -1,0 +1,44 @@
+// Packed weights of a model for this CPU: from the cache folder, made there at the first use, or in memory.
+#ifndef LINNET_EXAMPLES_CLI_PACKED_STORE_H_
+#define LINNET_EXAMPLES_CLI_PACKED_STORE_H_
+
+#include <span>
+#include <string>
+
+#include "core/base/diagnostic.h"
+#include "core/base/file_mapping.h"
+#include "core/base/model_view.h"
+#include "core/base/status.h"
+#include "core/packed_weights.h"
+#include "platforms/mapped_output.h"
+
+namespace linnet::cli {
+
+/// Owns the packed region. Move-only.
+class PackedStore {
+ public:
+  /// Opens the file `path` if it fits model and CPU, else packs anew and replaces it. Where the file cannot be written
+  /// the weights are packed into memory, with a note on stderr. Empty path: always into memory. Errors: those of
+  /// PackWeights; kCancelled after Ctrl-C (nothing is left behind).
+  static Result<PackedStore> Open(const ModelView& model, const PackedLayout& layout, const std::string& path,
+                                  Diagnostic* diagnostic);
+
+  std::span<const std::byte> bytes() const { return mapping_.bytes().empty() ? memory_.bytes() : mapping_.bytes(); }
+  /// True where the region is a mapped file.
+  bool mapped() const { return !mapping_.bytes().empty(); }
+
+ private:
+  FileMapping mapping_;
+  platform::AnonymousMemory memory_;
+};
+
+/// Packs into the file `path`, whole or not at all. Errors: kIoError, kCancelled, those of PackWeights.
+Status WritePackedFile(const ModelView& model, const PackedLayout& layout, const std::string& path,
+                       Diagnostic* diagnostic);
+
+/// Where the packed weights of this model for this CPU are kept, in the cache folder, which is made.
+Result<std::string> PackedFilePath(const ModelView& model, const PackedLayout& layout, Diagnostic* diagnostic);
+
+}  // namespace linnet::cli
+
+#endif  // LINNET_EXAMPLES_CLI_PACKED_STORE_H_

@@ -1,0 +1,106 @@
+// Public header. Turns an opened checkpoint into a model file: types, rotation, quantization, streaming.
+#ifndef LINNET_FORMATS_CONVERT_CONVERT_H_
+#define LINNET_FORMATS_CONVERT_CONVERT_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/diagnostic.h"
+#include "core/base/dtype.h"
+#include "core/base/model_view.h"
+#include "core/base/status.h"
+#include "formats/checkpoint.h"
+
+namespace linnet::formats {
+
+/// What the user asked for; an empty optional leaves the choice to the converter.
+struct ConvertOptions {
+  /// Linear layers. Auto: q8 below kAutoQ8Parameters parameters or where the source is already at about 4 bits, else
+  /// q4.
+  std::optional<DType> weights;
+  /// q4: weights that share a scale: 32, 64 or 128. A tensor whose K it does not divide takes the largest smaller
+  /// block that does, and q8 where none does.
+  uint32_t block_size = 32;
+  /// Rotates the inputs of quantized linear layers.
+  bool rotate = true;
+  /// Embedding table. Auto: q8 where the weights are quantized, else the weights' type.
+  std::optional<DType> embedding;
+  /// lm_head. Auto: q8 where the weights are quantized, else the weights' type. A tied model has one table, which
+  /// takes the embedding's type; asking for two different ones is an error.
+  std::optional<DType> head;
+};
+
+constexpr uint64_t kAutoQ8Parameters = 500'000'000;
+
+/// "auto", "f32", "f16", "bf16", "q8", "q4". False for anything else.
+bool ParseWeightType(std::string_view text, std::optional<DType>* type);
+
+struct ConvertProgress {
+  uint64_t elements_done = 0;
+  uint64_t elements_total = 0;
+  uint32_t tensors_done = 0;
+  uint32_t tensors_total = 0;
+  const char* stage = "";  // "hashing" (elements are bytes then) or "weights"
+  TensorRole role = TensorRole::kTokenEmbedding;
+  int32_t layer = -1;
+};
+/// Called several times a second; returns false to stop the conversion. May be empty.
+using ConvertProgressFunction = std::function<bool(const ConvertProgress&)>;
+
+/// One tensor that did not get the type that was asked for.
+struct ConvertFallback {
+  TensorRole role = TensorRole::kTokenEmbedding;
+  int32_t layer = -1;
+  DType wanted = DType::kQ4;
+  uint32_t wanted_block_size = 0;
+  DType used = DType::kQ8;
+  uint32_t used_block_size = 0;
+  uint64_t columns = 0;  // the K that no block divides
+};
+
+/// All tensors of one group stored in one way.
+struct ConvertGroup {
+  const char* group = "";  // "linear", "embedding", "head", "other"
+  DType dtype = DType::kF32;
+  uint32_t block_size = 0;  // q4 only
+  bool rotated = false;
+  std::string source_types;  // "BF16", "Q4_1, F32"
+  uint32_t tensors = 0;
+  uint64_t elements = 0;
+  uint64_t bytes = 0;               // data and scales
+  double relative_rms_error = 0.0;  // sqrt(sum (w' - w)^2 / sum w^2) against the source's values as f32
+};
+
+struct ConvertReport {
+  std::vector<ConvertGroup> groups;
+  std::vector<ConvertFallback> fallbacks;
+  uint32_t tensors = 0;
+  uint64_t parameters = 0;
+  uint64_t weight_bytes = 0;
+  uint64_t file_bytes = 0;
+  double bits_per_weight = 0.0;  // weight_bytes * 8 / parameters
+  double seconds = 0.0;
+};
+
+/// Writes the model file `target` from `checkpoint`. Streams: at no time more than kConvertBufferBytes of weights are
+/// in anonymous memory; the source's pages are released tensor after tensor. The target appears whole or not at all.
+/// The same checkpoint and options give the same bytes.
+/// Errors: kInvalidArgument (options that do not go together), kInvalidModel (a weight that is not finite, named;
+/// the source's own errors), kIoError (the disk), kCancelled.
+Status Convert(const Checkpoint& checkpoint, const ConvertOptions& options, const std::string& target,
+               const ConvertProgressFunction& progress, ConvertReport* report, Diagnostic* diagnostic);
+
+constexpr uint64_t kConvertBufferBytes = 16u << 20;
+
+/// The report as lines for people.
+std::string ConvertReportText(const ConvertReport& report);
+/// The report as one JSON object on one line.
+std::string ConvertReportJson(const ConvertReport& report);
+
+}  // namespace linnet::formats
+
+#endif  // LINNET_FORMATS_CONVERT_CONVERT_H_

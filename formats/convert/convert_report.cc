@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "core/base/check.h"
+#include "formats/convert/report_builder.h"
+
+namespace linnet::formats {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// "q4/32 rotated", "f32".
+std::string TypeText(DType dtype, uint32_t block_size, bool rotated) {
+  std::string text = DTypeName(dtype);
+  if (block_size != 0) {
+    text += '/';
+    text += std::to_string(block_size);
+  }
+  if (rotated) text += " rotated";
+  return text;
+}
+
+void AddSourceType(const char* name, std::string* list) {
+  std::string padded = ", ", wanted = ", ";
+  padded.append(*list).append(",");
+  wanted.append(name).append(",");
+  if (padded.find(wanted) != std::string::npos) return;
+  if (!list->empty()) *list += ", ";
+  *list += name;
+}
+
+__attribute__((format(printf, 2, 3))) void AppendLine(std::string* text, const char* format, ...) {
+  std::array<char, 256> line;
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(line.data(), line.size(), format, arguments);
+  va_end(arguments);
+  *text += line.data();
+  *text += '\n';
+}
+
+unsigned long long Printed(uint64_t value) { return value; }
+
+double BitsPerWeight(uint64_t bytes, uint64_t elements) {
+  return elements == 0 ? 0.0 : 8.0 * static_cast<double>(bytes) / static_cast<double>(elements);
+}
+
+// Fallbacks that differ in the layer only are one line.
+bool SameFallback(const ConvertFallback& a, const ConvertFallback& b) {
+  return a.role == b.role && a.used == b.used && a.used_block_size == b.used_block_size && a.columns == b.columns;
+}
+
+void AppendFallbacks(const std::vector<ConvertFallback>& fallbacks, std::string* text) {
+  for (size_t i = 0; i < fallbacks.size(); ++i) {
+    const ConvertFallback& fallback = fallbacks[i];
+    const auto same = [&fallback](const ConvertFallback& other) { return SameFallback(fallback, other); };
+    const auto begin = fallbacks.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::any_of(fallbacks.begin(), begin, same)) continue;
+    AppendLine(text, "fallback: %s (%td tensors, first in layer %d): %s does not divide its width %llu, stored as %s",
+               TensorRoleName(fallback.role), std::count_if(begin, fallbacks.end(), same), fallback.layer,
+               TypeText(fallback.wanted, fallback.wanted_block_size, false).c_str(), Printed(fallback.columns),
+               TypeText(fallback.used, fallback.used_block_size, false).c_str());
+  }
+}
+
+}  // namespace
+
+void ReportBuilder::Add(const TensorPlan& plan, const char* source_type, const ErrorSums& errors) {
+  const char* const group_name = TensorGroupName(plan.group);
+  const bool rotated = plan.spec.rotation_block != 0;
+  size_t i = 0;
+  for (; i < report_.groups.size(); ++i) {
+    const ConvertGroup& group = report_.groups[i];
+    if (std::string_view(group.group) == group_name && group.dtype == plan.spec.dtype &&
+        group.block_size == plan.spec.block_size && group.rotated == rotated) {
+      break;
+    }
+  }
+  if (i == report_.groups.size()) {
+    report_.groups.push_back({group_name, plan.spec.dtype, plan.spec.block_size, rotated, {}, 0, 0, 0, 0.0});
+    errors_.emplace_back();
+  }
+  ConvertGroup& group = report_.groups[i];
+  const Result<TensorBytes> bytes = ComputeTensorBytes(plan.spec.dtype, plan.spec.shape(), plan.spec.block_size);
+  LINNET_CHECK(bytes.ok());  // the layout has computed it before
+  AddSourceType(source_type, &group.source_types);
+  ++group.tensors;
+  group.elements += plan.elements();
+  group.bytes += bytes->data + bytes->scales;
+  errors_[i].Add(errors);
+  if (plan.wanted == plan.spec.dtype && plan.wanted_block_size == plan.spec.block_size) return;
+  report_.fallbacks.push_back({plan.spec.role, plan.spec.layer, plan.wanted, plan.wanted_block_size, plan.spec.dtype,
+                               plan.spec.block_size, plan.columns()});
+}
+
+ConvertReport ReportBuilder::Take(uint64_t file_bytes, double seconds) {
+  for (size_t i = 0; i < report_.groups.size(); ++i) {
+    ConvertGroup& group = report_.groups[i];
+    group.relative_rms_error = errors_[i].RelativeRms();
+    report_.tensors += group.tensors;
+    report_.parameters += group.elements;
+    report_.weight_bytes += group.bytes;
+  }
+  report_.file_bytes = file_bytes;
+  report_.bits_per_weight = BitsPerWeight(report_.weight_bytes, report_.parameters);
+  report_.seconds = seconds;
+  return std::move(report_);
+}
+
+std::string ConvertReportText(const ConvertReport& report) {
+  std::string text;
+  AppendLine(&text, "%-10s %-14s %-16s %8s %14s %14s %6s %10s", "group", "type", "source", "tensors", "weights",
+             "bytes", "bits", "rms error");
+  for (const ConvertGroup& group : report.groups) {
+    AppendLine(&text, "%-10s %-14s %-16s %8u %14llu %14llu %6.2f %10.2e", group.group,
+               TypeText(group.dtype, group.block_size, group.rotated).c_str(), group.source_types.c_str(),
+               group.tensors, Printed(group.elements), Printed(group.bytes), BitsPerWeight(group.bytes, group.elements),
+               group.relative_rms_error);
+  }
+  AppendFallbacks(report.fallbacks, &text);
+  AppendLine(&text, "%u tensors, %llu parameters, %.3f bits per weight, file of %llu bytes, %.1f s", report.tensors,
+             Printed(report.parameters), report.bits_per_weight, Printed(report.file_bytes), report.seconds);
+  return text;
+}
+
+std::string ConvertReportJson(const ConvertReport& report) {
+  Json groups = Json::array(), fallbacks = Json::array();
+  for (const ConvertGroup& group : report.groups) {
+    groups.push_back(Json{{"group", group.group},
+                          {"type", DTypeName(group.dtype)},
+                          {"block_size", group.block_size},
+                          {"rotated", group.rotated},
+                          {"source_types", group.source_types},
+                          {"tensors", group.tensors},
+                          {"elements", group.elements},
+                          {"bytes", group.bytes},
+                          {"relative_rms_error", group.relative_rms_error}});
+  }
+  for (const ConvertFallback& fallback : report.fallbacks) {
+    fallbacks.push_back(Json{{"tensor", TensorRoleName(fallback.role)},
+                             {"layer", fallback.layer},
+                             {"wanted", DTypeName(fallback.wanted)},
+                             {"wanted_block_size", fallback.wanted_block_size},
+                             {"used", DTypeName(fallback.used)},
+                             {"used_block_size", fallback.used_block_size},
+                             {"columns", fallback.columns}});
+  }
+  const Json json = {{"tensors", report.tensors},
+                     {"parameters", report.parameters},
+                     {"weight_bytes", report.weight_bytes},
+                     {"file_bytes", report.file_bytes},
+                     {"bits_per_weight", report.bits_per_weight},
+                     {"seconds", report.seconds},
+                     {"groups", std::move(groups)},
+                     {"fallbacks", std::move(fallbacks)}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace linnet::formats

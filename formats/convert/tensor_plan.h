@@ -1,0 +1,49 @@
+// Which type every tensor of a conversion gets.
+#ifndef LINNET_FORMATS_CONVERT_TENSOR_PLAN_H_
+#define LINNET_FORMATS_CONVERT_TENSOR_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "core/base/diagnostic.h"
+#include "core/base/dtype.h"
+#include "core/base/model_view.h"
+#include "core/base/status.h"
+#include "formats/checkpoint.h"
+#include "formats/convert/convert.h"
+#include "formats/linnet/file_layout.h"
+
+namespace linnet::formats {
+
+/// How a tensor counts in the report.
+enum class TensorGroup : uint8_t { kLinear = 0, kEmbedding = 1, kHead = 2, kOther = 3 };
+const char* TensorGroupName(TensorGroup group);
+
+struct TensorPlan {
+  TensorRequirement requirement;
+  TensorSpec spec;
+  TensorGroup group = TensorGroup::kOther;
+  DType wanted = DType::kF32;  // differs from spec's where no block divides the width
+  uint32_t wanted_block_size = 0;
+
+  uint64_t groups() const { return spec.rank == 3 ? spec.dims[0] : 1; }
+  uint64_t rows() const { return spec.rank == 1 ? 1 : spec.dims[spec.rank - 2]; }
+  uint64_t columns() const { return spec.dims[spec.rank - 1]; }
+  uint64_t elements() const { return groups() * rows() * columns(); }
+};
+
+/// Average bits of the source's linear layers from which on they count as not yet rounded to 4 bits; Q4_1 has 5.0.
+constexpr double kFourBitSourceBits = 5.25;
+/// Rotations of fewer neighbours do not spread outliers.
+constexpr uint64_t kMinRotationBlock = 16;
+/// 4,096 floats are half of the smallest level-1 cache in use, so that the transform stays in it.
+constexpr uint64_t kMaxRotationBlock = 4096;
+
+/// Resolves what the options leave open and plans every tensor that the description requires, in file order.
+/// Errors: kInvalidArgument (an unknown block size; two types for the one table of a tied model).
+Result<std::vector<TensorPlan>> PlanTensors(const Checkpoint& checkpoint, const ConvertOptions& options,
+                                            Diagnostic* diagnostic);
+
+}  // namespace linnet::formats
+
+#endif  // LINNET_FORMATS_CONVERT_TENSOR_PLAN_H_

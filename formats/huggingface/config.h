@@ -1,0 +1,31 @@
+// config.json -> ModelConfig.
+#ifndef LINNET_FORMATS_HUGGINGFACE_CONFIG_H_
+#define LINNET_FORMATS_HUGGINGFACE_CONFIG_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/base/diagnostic.h"
+#include "core/base/model_config.h"
+#include "core/base/status.h"
+
+namespace linnet::formats {
+
+constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;  // published ones have a few KiB
+
+/// What quantization_config does: it says how the weights are stored, and nothing about the description.
+enum class StoredWeights : uint8_t {
+  kFloat,  // refused: the checkpoint's weights are to be read
+  kAny,    // passed over: only the description is wanted
+};
+
+/// Reads the text of a config.json, in the spelling of transformers 5 or in the older one. The result is validated.
+/// Every key must be read, be without effect on the arithmetic of inference, or be null.
+/// Errors: kInvalidModel (no JSON, a value of the wrong type or out of range), kUnsupported (an unknown family, key or
+/// value, by name).
+Result<ModelConfig> ReadHuggingFaceConfig(std::string_view text, Diagnostic* diagnostic,
+                                          StoredWeights stored = StoredWeights::kFloat);
+
+}  // namespace linnet::formats
+
+#endif  // LINNET_FORMATS_HUGGINGFACE_CONFIG_H_

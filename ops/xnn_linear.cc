@@ -1,0 +1,305 @@
+#include "ops/xnn_linear.h"
+
+#include <xnnpack.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "core/base/checked.h"
+#include "core/base/float16.h"
+
+namespace linnet::ops {
+namespace {
+
+constexpr uint8_t kQ4ZeroPoint = 8;  // stored q4 values are q + 8
+
+static_assert(sizeof(RowQuantization) == sizeof(xnn_quantization_params));
+static_assert(kLinearRowPadding >= XNN_EXTRA_QUANTIZATION_PARAMS);
+static_assert(kLinearInputPadding >= XNN_EXTRA_BYTES);
+
+Status FromXnn(xnn_status status, const char* what) {
+  switch (status) {
+    case xnn_status_success: return Status::Ok();
+    case xnn_status_out_of_memory: return {StatusCode::kOutOfMemory, what, status};
+    case xnn_status_unsupported_hardware: return {StatusCode::kUnsupported, what, status};
+    case xnn_status_invalid_parameter: return {StatusCode::kInvalidModel, what, status};
+    default: return {StatusCode::kInternal, what, status};
+  }
+}
+
+// XNNPACK asks its "weights cache" where packed bytes are. This one holds exactly one matrix: either a place to pack
+// into, or bytes that were packed before. It never allocates, so weights stay where the caller mapped them.
+struct SingleMatrixCache {
+  xnn_weights_cache_provider provider = {};
+  void* address = nullptr;      // the packed bytes
+  size_t capacity = 0;          // bytes at address
+  bool packed = false;          // address holds packed bytes whose seed is `seed`
+  uint32_t seed = 0;
+  size_t requested_bytes = 0;   // what XNNPACK asked for last
+
+  SingleMatrixCache() {
+    provider.context = this;
+    provider.look_up = &LookUp;
+    provider.reserve_space = &Reserve;
+    provider.look_up_or_insert = &Insert;
+    provider.is_finalized = [](void*) { return true; };
+    provider.offset_to_addr = [](void* context, size_t) { return static_cast<SingleMatrixCache*>(context)->address; };
+    provider.delete_cache = [](void*) { return xnn_status_success; };
+  }
+  SingleMatrixCache(const SingleMatrixCache&) = delete;
+  SingleMatrixCache& operator=(const SingleMatrixCache&) = delete;
+
+  static size_t LookUp(void* context, const xnn_weights_cache_look_up_key* key) {
+    auto* cache = static_cast<SingleMatrixCache*>(context);
+    if (cache->packed && key->seed == cache->seed) return 0;
+    if (!cache->packed) cache->seed = key->seed;
+    return SIZE_MAX;
+  }
+  static void* Reserve(void* context, size_t bytes) {
+    auto* cache = static_cast<SingleMatrixCache*>(context);
+    cache->requested_bytes = bytes;
+    return cache->packed || bytes > cache->capacity ? nullptr : cache->address;
+  }
+  static size_t Insert(void* context, const xnn_weights_cache_look_up_key*, void*, size_t) {
+    static_cast<SingleMatrixCache*>(context)->packed = true;
+    return 0;
+  }
+};
+
+struct Matrix {
+  DType dtype = DType::kF32;  // f16 and bf16 have been widened to f32
+  size_t n = 0, k = 0;
+  uint32_t block_size = 0;
+  const void* data = nullptr;
+  const void* scales = nullptr;
+};
+
+Result<xnn_operator_t> CreateOperator(const Matrix& matrix, const float* bias, SingleMatrixCache& cache) {
+  xnn_operator_t op = nullptr;
+  xnn_status status = xnn_status_invalid_parameter;
+  switch (matrix.dtype) {
+    case DType::kQ8:
+      status = xnn_create_fully_connected_nc_qd8_f32_qc8w(
+          matrix.k, matrix.n, matrix.k, matrix.n, static_cast<const float*>(matrix.scales),
+          static_cast<const int8_t*>(matrix.data), bias, -INFINITY, INFINITY, /*flags=*/0, nullptr, &cache.provider, &op);
+      break;
+    case DType::kQ4:
+      status = xnn_create_fully_connected_nc_qd8_f32_qb4w(
+          matrix.k, matrix.n, matrix.k, matrix.n, matrix.block_size, kQ4ZeroPoint,
+          static_cast<const uint16_t*>(matrix.scales), matrix.data, bias, -INFINITY, INFINITY, /*flags=*/0, nullptr,
+          &cache.provider, &op);
+      break;
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+      status = xnn_create_fully_connected_nc_f32(matrix.k, matrix.n, matrix.k, matrix.n,
+                                                 static_cast<const float*>(matrix.data), bias, -INFINITY, INFINITY,
+                                                 /*flags=*/0, nullptr, &cache.provider, &op);
+      break;
+  }
+  if (status != xnn_status_success) return FromXnn(status, "XNNPACK refused a matrix");
+  return op;
+}
+
+Matrix GroupOf(const TensorView& weight, uint64_t group) {
+  const uint64_t n = weight.rows(), k = weight.columns();
+  const uint64_t data_bytes = weight.data.size() / weight.groups();
+  const uint64_t scale_bytes = weight.scales.size() / weight.groups();
+  return {.dtype = weight.dtype,
+          .n = n,
+          .k = k,
+          .block_size = weight.block_size,
+          .data = weight.data.data() + group * data_bytes,
+          .scales = weight.scales.data() + group * scale_bytes};
+}
+
+void Widen(DType dtype, const void* data, std::vector<float>& out) {
+  const auto* halves = static_cast<const uint16_t*>(data);
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = dtype == DType::kF16 ? F32FromF16(halves[i]) : F32FromBF16(halves[i]);
+  }
+}
+
+// Asks XNNPACK how many bytes it would reserve, by refusing to give them.
+Result<uint64_t> ProbeBytes(DType dtype, uint64_t n, uint64_t k, uint32_t block_size) {
+  std::vector<float> q8_scales;
+  std::vector<uint16_t> q4_scales;
+  const void* scales = nullptr;
+  if (dtype == DType::kQ8) scales = (q8_scales.assign(n, 1.0f), q8_scales.data());
+  if (dtype == DType::kQ4) scales = (q4_scales.assign(n * (k / block_size), BF16FromF32(1.0f)), q4_scales.data());
+  SingleMatrixCache cache;
+  const Matrix matrix = {.dtype = dtype, .n = n, .k = k, .block_size = block_size, .data = &cache, .scales = scales};
+  const Result<xnn_operator_t> op = CreateOperator(matrix, nullptr, cache);
+  LINNET_CHECK(!op.ok());  // nothing was reserved, so nothing can have been created
+  if (cache.requested_bytes == 0) return op.status();
+  return uint64_t{cache.requested_bytes};
+}
+
+struct Fnv128 {
+  // Two 64-bit FNV-1a sums with different offsets: a fingerprint against accidents, not against forgery.
+  uint64_t low = 0xcbf29ce484222325u, high = 0x84222325cbf29ce4u;
+  void Add(std::span<const std::byte> bytes) {
+    for (const std::byte b : bytes) {
+      low = (low ^ static_cast<uint64_t>(b)) * 0x100000001b3u;
+      high = (high ^ (static_cast<uint64_t>(b) + 0x9e)) * 0x100000001b3u;
+    }
+  }
+};
+
+Status AddSample(DType dtype, uint32_t block_size, Fnv128& hash) {
+  constexpr size_t kRows = 37, kColumns = 256;  // no multiple of any tile's rows; two of the largest block
+  std::vector<std::byte> data(kRows * kColumns * DTypeBits(dtype) / 8);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>((i * 37 + 11) & 0x3f);
+  std::vector<float> q8_scales(kRows);
+  std::vector<uint16_t> q4_scales(kRows * kColumns / 32);
+  for (size_t i = 0; i < kRows; ++i) q8_scales[i] = 0.5f + static_cast<float>(i) / 64.0f;
+  for (size_t i = 0; i < q4_scales.size(); ++i) q4_scales[i] = static_cast<uint16_t>(0x3f00 + i % 64);
+  TensorView sample;
+  sample.dtype = dtype;
+  sample.rank = 2;
+  sample.dims = {kRows, kColumns, 0};
+  sample.block_size = block_size;
+  sample.data = data;
+  if (dtype == DType::kQ8) sample.scales = std::as_bytes(std::span(q8_scales));
+  if (dtype == DType::kQ4) {
+    sample.scales = std::as_bytes(std::span(q4_scales).first(kRows * kColumns / block_size));
+  }
+  LINNET_ASSIGN_OR_RETURN(const uint64_t bytes, PackedMatrixBytes(dtype, kRows, kColumns, block_size));
+  std::vector<std::byte> storage(bytes + kPackedAlignment);
+  auto* aligned = reinterpret_cast<std::byte*>(AlignUp(reinterpret_cast<uintptr_t>(storage.data()), kPackedAlignment));
+  LINNET_ASSIGN_OR_RETURN(const uint32_t seed, PackMatrix(sample, 0, nullptr, {aligned, bytes}));
+  hash.Add({aligned, bytes});
+  hash.Add(std::as_bytes(std::span(&seed, 1)));
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status InitializeXnnpack() { return FromXnn(xnn_initialize(nullptr), "XNNPACK cannot run on this CPU"); }
+
+Result<uint64_t> PackedMatrixBytes(DType dtype, uint64_t n, uint64_t k, uint32_t block_size) {
+  // XNNPACK packs tiles of rows, each row `stride` bytes. Both follow from two small probes, so that asking costs
+  // nothing that grows with n (its check of every block's scale would). Few rows may get a kernel of their own.
+  constexpr uint64_t kProbeRows = 512;  // a multiple of every tile's rows
+  constexpr uint64_t kFewRows = 64;     // no less than any tile's rows
+  LINNET_RETURN_IF_ERROR(InitializeXnnpack());
+  if (n <= kFewRows) return ProbeBytes(dtype, n, k, block_size);
+  LINNET_ASSIGN_OR_RETURN(const uint64_t whole, ProbeBytes(dtype, kProbeRows, k, block_size));
+  LINNET_ASSIGN_OR_RETURN(const uint64_t more, ProbeBytes(dtype, kProbeRows + 1, k, block_size));
+  const uint64_t stride = whole / kProbeRows;
+  const uint64_t tile = std::bit_floor((more - whole) / stride);  // the quotient is a little larger by alignment
+  LINNET_ASSIGN_OR_RETURN(const uint64_t bytes, CheckedMul(CeilDiv(n, tile) * tile, stride));
+  return AlignUp(bytes, kPackedAlignment);
+}
+
+Result<std::array<uint8_t, 16>> PackingFingerprint() {
+  Fnv128 hash;
+  LINNET_RETURN_IF_ERROR(AddSample(DType::kF32, 0, hash));
+  LINNET_RETURN_IF_ERROR(AddSample(DType::kQ8, 0, hash));
+  for (const uint32_t block_size : {32u, 64u, 128u}) {
+    LINNET_RETURN_IF_ERROR(AddSample(DType::kQ4, block_size, hash));
+  }
+  std::array<uint8_t, 16> fingerprint;
+  std::memcpy(fingerprint.data(), &hash.low, 8);
+  std::memcpy(fingerprint.data() + 8, &hash.high, 8);
+  return fingerprint;
+}
+
+Result<uint32_t> PackMatrix(const TensorView& weight, uint64_t group, const float* bias, std::span<std::byte> packed) {
+  LINNET_RETURN_IF_ERROR(InitializeXnnpack());
+  Matrix matrix = GroupOf(weight, group);
+  std::vector<float> widened;
+  if (weight.dtype == DType::kF16 || weight.dtype == DType::kBF16) {
+    widened.resize(matrix.n * matrix.k);
+    Widen(weight.dtype, matrix.data, widened);
+    matrix.data = widened.data();
+  }
+  SingleMatrixCache cache;
+  cache.address = packed.data();
+  cache.capacity = packed.size();
+  LINNET_ASSIGN_OR_RETURN(const xnn_operator_t op, CreateOperator(matrix, bias, cache));
+  xnn_delete_operator(op);
+  if (cache.requested_bytes != packed.size()) {
+    return Status(StatusCode::kInternal, "a packed matrix has another size than planned",
+                  static_cast<int64_t>(cache.requested_bytes));
+  }
+  return cache.seed;
+}
+
+struct Linear::Impl {
+  SingleMatrixCache cache;
+  xnn_operator_t op = nullptr;
+  DType dtype = DType::kF32;
+  size_t shaped_rows = 0;               // rows that the operator is shaped for; 0: none yet
+  const ThreadPool* shaped_pool = nullptr;
+
+  ~Impl() {
+    if (op != nullptr) xnn_delete_operator(op);
+  }
+  Status Shape(size_t n_rows, pthreadpool* pool);
+  Status SetUp(const LinearInput& input, float* out);
+};
+
+Linear::Linear(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Linear::Linear(Linear&&) noexcept = default;
+Linear& Linear::operator=(Linear&&) noexcept = default;
+Linear::~Linear() = default;
+
+bool Linear::quantized_input() const { return IsQuantized(impl_->dtype); }
+
+Result<Linear> Linear::Create(const TensorView& weight, uint64_t group, std::span<const std::byte> packed,
+                              uint32_t seed) {
+  LINNET_RETURN_IF_ERROR(InitializeXnnpack());
+  auto impl = std::unique_ptr<Impl>(new (std::nothrow) Impl);
+  if (impl == nullptr) return Status(StatusCode::kOutOfMemory, "no memory for an operator");
+  // XNNPACK's interface is not const; with `packed` set it only reads.
+  impl->cache.address = const_cast<std::byte*>(packed.data());
+  impl->cache.capacity = packed.size();
+  impl->cache.packed = true;
+  impl->cache.seed = seed;
+  impl->dtype = weight.dtype;
+  const Result<xnn_operator_t> op = CreateOperator(GroupOf(weight, group), nullptr, impl->cache);
+  if (!op.ok() && op.status().code() == StatusCode::kOutOfMemory && impl->cache.requested_bytes != 0) {
+    return Status(StatusCode::kInvalidModel, "packed weights are of another kernel", seed);
+  }
+  LINNET_RETURN_IF_ERROR(op.status());
+  impl->op = op.value();
+  return Linear(std::move(impl));
+}
+
+Status Linear::Impl::Shape(size_t n_rows, pthreadpool* pool) {
+  switch (dtype) {
+    case DType::kQ8: return FromXnn(xnn_reshape_fully_connected_nc_qd8_f32_qc8w(op, n_rows, pool), "XNNPACK: reshape");
+    case DType::kQ4: return FromXnn(xnn_reshape_fully_connected_nc_qd8_f32_qb4w(op, n_rows, pool), "XNNPACK: reshape");
+    default: return FromXnn(xnn_reshape_fully_connected_nc_f32(op, n_rows, pool), "XNNPACK: reshape");
+  }
+}
+
+Status Linear::Impl::SetUp(const LinearInput& input, float* out) {
+  const auto* rows = reinterpret_cast<const xnn_quantization_params*>(input.rows);
+  if (rows != nullptr) std::fill_n(input.rows + shaped_rows, kLinearRowPadding, input.rows[shaped_rows - 1]);
+  switch (dtype) {
+    case DType::kQ8:
+      return FromXnn(xnn_setup_fully_connected_nc_qd8_f32_qc8w(op, input.int8, out, rows), "XNNPACK: setup");
+    case DType::kQ4:
+      return FromXnn(xnn_setup_fully_connected_nc_qd8_f32_qb4w(op, input.int8, out, rows), "XNNPACK: setup");
+    default: return FromXnn(xnn_setup_fully_connected_nc_f32(op, input.f32, out), "XNNPACK: setup");
+  }
+}
+
+Status Linear::Run(const LinearInput& input, size_t n_rows, float* out, ThreadPool& pool) {
+  if (impl_->shaped_rows != n_rows || impl_->shaped_pool != &pool) {
+    LINNET_RETURN_IF_ERROR(impl_->Shape(n_rows, pool.handle()));
+    impl_->shaped_rows = n_rows;
+    impl_->shaped_pool = &pool;
+  }
+  LINNET_RETURN_IF_ERROR(impl_->SetUp(input, out));
+  return FromXnn(xnn_run_operator(impl_->op, pool.handle()), "XNNPACK: run");
+}
+
+}  // namespace linnet::ops

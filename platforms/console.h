@@ -1,0 +1,51 @@
+// Public header. What an interactive program needs from the system: Ctrl-C as a flag, and what a stream is tied to.
+#ifndef LINNET_PLATFORMS_CONSOLE_H_
+#define LINNET_PLATFORMS_CONSOLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace linnet::platform {
+
+/// While one is alive, SIGINT and SIGTERM raise flags instead of ending the program, and interrupt a blocking read.
+/// They nest on one thread; the previous handlers come back at the end, and the flags start lowered with the outermost.
+class InterruptScope {
+ public:
+  InterruptScope();
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+  ~InterruptScope();
+
+  /// True since the first signal, until Clear. A SIGTERM stays.
+  static bool Requested();
+  static bool TerminateRequested();
+  static void Clear();
+
+ private:
+  struct Previous;
+  std::unique_ptr<Previous> previous_;
+};
+
+/// A write to a closed pipe, or beyond a file-size limit, becomes an error of that write instead of the program's end.
+void IgnoreWriteSignals();
+
+enum class Stream : uint8_t { kInput, kOutput, kError };
+bool IsTerminal(Stream stream);
+
+enum class LineStatus : uint8_t { kLine, kEnd, kInterrupted };
+/// Reads a line of at most `max_bytes` from standard input, without its newline; what a longer one has left is read by
+/// the next call. Does not mix with std::cin or stdin. kInterrupted: a signal came while waiting; nothing was lost.
+class LineReader {
+ public:
+  LineStatus Read(size_t max_bytes, std::string* line);
+
+ private:
+  std::string pending_;
+  bool ended_ = false;
+};
+
+}  // namespace linnet::platform
+
+#endif  // LINNET_PLATFORMS_CONSOLE_H_

@@ -1,0 +1,54 @@
+#include "platforms/files.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "platforms/posix/descriptor.h"
+
+namespace linnet::platform {
+namespace {
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool IsAbsolute(const std::string& path) { return !path.empty() && path[0] == '/'; }
+
+}  // namespace
+
+Result<std::string> CacheFolderPath(Diagnostic* diagnostic) {
+  const std::string own = Variable("LINNET_CACHE");
+  if (!own.empty()) return own;
+  // The XDG base directory specification says to ignore relative paths.
+  const std::string xdg = Variable("XDG_CACHE_HOME");
+  if (IsAbsolute(xdg)) return xdg + "/linnet";
+  const std::string home = Variable("HOME");
+  if (IsAbsolute(home)) return home + "/.cache/linnet";
+  return Fail(diagnostic, StatusCode::kIoError, "no cache folder",
+              "cache folder: expected LINNET_CACHE, XDG_CACHE_HOME or HOME in the environment, found none");
+}
+
+bool IsFolder(const std::string& path) {
+  struct stat info = {};
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+Status MakeFolders(const std::string& path, Diagnostic* diagnostic) {
+  // From the shortest prefix on; the loop ends with the whole path.
+  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string folder = path.substr(0, end);
+    if (!IsFolder(folder) && mkdir(folder.c_str(), 0777) != 0) {
+      // Another process may have made it in between.
+      const int error = errno;
+      if (error != EEXIST || !IsFolder(folder)) {
+        return FailWithErrno(diagnostic, "cannot make a folder", folder, "make the folder", error);
+      }
+    }
+    if (end == std::string::npos) return Status::Ok();
+  }
+}
+
+}  // namespace linnet::platform

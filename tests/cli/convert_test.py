@@ -1,0 +1,201 @@
+"""convert, inspect, plan, pack: model files and their errors."""
+import json
+import os
+import resource
+import shutil
+
+import harness
+import tiny_checkpoint
+
+
+class Convert(harness.ProgramTest):
+    def source(self, name, **options):
+        folder = self.path(name)
+        if not os.path.exists(folder):
+            tiny_checkpoint.write_checkpoint(folder, **options)
+        return folder
+
+    def convert_fails(self, source, *args, contains=(), **options):
+        output = self.path("refused", "out.linnet")
+        os.makedirs(os.path.dirname(output), exist_ok=True)
+        line = self.run_fails("convert", source, "-o", output, *args, contains=contains, **options)
+        self.assertEqual(os.listdir(os.path.dirname(output)), [], "something was left behind")
+        return line
+
+    def test_every_weight_type_converts_and_reports(self):
+        sizes = {}
+        for weights in ("f32", "f16", "bf16", "q8", "q4"):
+            with self.subTest(weights=weights):
+                output = self.path(weights + ".linnet")
+                result = self.run_ok("convert", self.source("plain"), "-o", output, "--weights", weights, "--json")
+                self.assertTrue(json.loads(result.text))
+                report = json.loads(self.run_ok("inspect", output, "--json").text)
+                types = {tensor["type"] for tensor in report["tensors"] if tensor["role"] == "ffn.down"}
+                self.assertEqual(types, {weights})
+                sizes[weights] = report["weight_bytes"]
+        self.assertLess(sizes["q4"], sizes["q8"])
+        self.assertLess(sizes["q8"], sizes["f16"])
+        self.assertEqual(sizes["f16"], sizes["bf16"])
+
+    def test_the_same_source_gives_the_same_bytes(self):
+        contents = []
+        for name in ("a.linnet", "b.linnet"):
+            self.run_ok("convert", self.source("plain"), "-o", self.path(name), "--weights", "q4")
+            with open(self.path(name), "rb") as file:
+                contents.append(file.read())
+        self.assertEqual(contents[0], contents[1])
+
+    def test_inspect_shows_description_tensors_and_origin(self):
+        model = self.model()
+        report = json.loads(self.run_ok("inspect", model, "--json", "--check").text)
+        self.assertEqual(report["config"]["n_layers"], tiny_checkpoint.LAYERS)
+        self.assertEqual(report["config"]["vocab_size"], tiny_checkpoint.VOCAB)
+        self.assertIn("model.safetensors", [source["name"] for source in report["provenance"]["sources"]])
+        self.assertAlmostEqual(report["bits_per_weight"], 32.0)
+        text = self.run_ok("inspect", model, "--tensors").text
+        for part in ("attention.qkv", "ffn.down", "sha256", "bits per weight"):
+            self.assertIn(part, text)
+
+    def test_a_changed_weight_is_found(self):
+        copy = self.path("changed.linnet")
+        shutil.copy(self.model(), copy)
+        size = os.path.getsize(copy)
+        with open(copy, "r+b") as file:  # some byte of the last segment
+            file.seek(size - 5)
+            byte = file.read(1)
+            file.seek(size - 5)
+            file.write(bytes([byte[0] ^ 0x40]))
+        self.run_fails("inspect", copy, "--check")
+
+    def test_truncated_models_are_refused(self):
+        with open(self.model(), "rb") as file:
+            content = file.read()
+        for size in (1, 63, 64, 4096, len(content) // 2, len(content) - 1):
+            with self.subTest(size=size):
+                cut = self.path("cut.linnet")
+                with open(cut, "wb") as file:
+                    file.write(content[:size])
+                self.run_fails("generate", cut, "--ids", "1", contains=[cut])
+
+    def test_a_truncated_shard_is_refused(self):
+        source = self.source("truncated")
+        weights = os.path.join(source, "model.safetensors")
+        os.truncate(weights, os.path.getsize(weights) - 100)
+        self.convert_fails(source, contains=["model.safetensors"])
+
+    def test_an_unknown_family_is_refused_by_name(self):
+        source = self.source("unknown")
+        path = os.path.join(source, "config.json")
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+        config["model_type"] = "dancer"
+        config["architectures"] = ["DancerForCausalLM"]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        self.convert_fails(source, contains=["dancer"])
+
+    def test_an_index_that_names_a_file_outside_is_refused(self):
+        source = self.source("outside")
+        weights = os.path.join(source, "model.safetensors")
+        shutil.move(weights, self.path("stolen.safetensors"))
+        names = {name: "../stolen.safetensors" for name in tiny_checkpoint.tensor_shapes()}
+        tiny_checkpoint.write_json(source, "model.safetensors.index.json", {"metadata": {}, "weight_map": names})
+        self.convert_fails(source, contains=["stolen"])
+
+    def test_a_tokenizer_of_unknown_type_is_refused(self):
+        source = self.source("strange")
+        path = os.path.join(source, "tokenizer.json")
+        with open(path, encoding="utf-8") as file:
+            tokenizer = json.load(file)
+        tokenizer["model"]["type"] = "Strange"
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(tokenizer, file)
+        self.convert_fails(source, contains=["Strange"])
+
+    def test_an_empty_directory_is_no_checkpoint(self):
+        os.makedirs(self.path("nothing"), exist_ok=True)
+        self.convert_fails(self.path("nothing"), contains=["config.json"])
+
+    def test_an_output_that_cannot_be_written_is_named(self):
+        self.run_fails("convert", self.source("plain"), "-o", self.path("no/such/folder/m"),
+                       contains=[self.path("no/such/folder/m"), "No such file"])
+        self.run_fails("convert", self.source("plain"), "-o", self.folder, contains=[self.folder, "directory"])
+
+    def test_a_disk_that_ends_leaves_nothing_behind(self):
+        limit = 100_000  # below the model's size
+        self.convert_fails(self.source("plain"), "--weights", "f32", contains=["out.linnet"],
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+
+
+class Plan(harness.ProgramTest):
+    def plan(self, *args):
+        return json.loads(self.run_ok("plan", self.model(), "--json", *args).text)
+
+    def test_classes_sum_to_the_total_and_follow_the_options(self):
+        wide = self.plan("--context", "256", "--kv", "f32")
+        classes = [value for name, value in wide.items() if name.endswith("_bytes") and name != "total_bytes"]
+        self.assertEqual(sum(classes), wide["total_bytes"])
+        values = tiny_checkpoint.KV_HEADS * (tiny_checkpoint.DIM // tiny_checkpoint.HEADS) * 2 * tiny_checkpoint.LAYERS
+        self.assertEqual(wide["kv_cache_bytes"], 256 * values * 4)
+        self.assertEqual(self.plan("--context", "256", "--kv", "f16")["kv_cache_bytes"], 256 * values * 2)
+        self.assertEqual(self.plan("--context", "128", "--kv", "f32")["kv_cache_bytes"], 128 * values * 4)
+        self.assertEqual(wide["context"], 256)
+
+    def test_the_default_context_is_the_models(self):
+        self.assertEqual(self.plan()["context"], tiny_checkpoint.CONTEXT)
+
+    def test_steps_are_listed(self):
+        text = self.run_ok("plan", self.model(), "--steps").text
+        self.assertIn("attention.qkv", text)
+
+
+class Packed(harness.ProgramTest):
+    def packed_files(self):
+        folder = os.path.join(self.cache, "packed")
+        return [os.path.join(folder, name) for name in os.listdir(folder)] if os.path.exists(folder) else []
+
+    def setUp(self):
+        shutil.rmtree(self.cache, ignore_errors=True)
+        self.model("q8")
+        self.expected = self.generate("--no-cache").text
+        self.assertEqual(self.packed_files(), [])
+
+    def generate(self, *args, **options):
+        return self.run_ok("generate", self.model("q8"), "--ids", "1,2,3", "-n", "8", "--print-ids", "--ignore-eos", *args,
+                           **options)
+
+    def test_the_first_run_makes_a_file_that_later_runs_map(self):
+        self.assertEqual(self.generate().text, self.expected)
+        files = self.packed_files()
+        self.assertEqual(len(files), 1)
+        before = os.stat(files[0]).st_mtime_ns
+        self.assertEqual(self.generate().text, self.expected)
+        self.assertEqual(os.stat(files[0]).st_mtime_ns, before)
+
+    def test_pack_makes_the_file_beforehand(self):
+        self.run_ok("pack", self.model("q8"))
+        self.assertEqual(len(self.packed_files()), 1)
+        self.run_ok("pack", self.model("q8"), "-o", self.path("own.packed"))
+        self.assertGreater(os.path.getsize(self.path("own.packed")), 0)
+
+    def test_a_damaged_file_is_made_anew(self):
+        self.generate()
+        path = self.packed_files()[0]
+        size = os.path.getsize(path)
+        for damage in (0, 10, size - 1):
+            with self.subTest(size=damage):
+                os.truncate(path, damage)
+                result = self.generate()
+                self.assertEqual(result.text, self.expected)
+                self.assertEqual(os.path.getsize(path), size)
+
+    def test_a_cache_that_cannot_be_written_costs_a_note_only(self):
+        with open(self.path("file"), "wb"):
+            pass
+        result = self.generate(env=self.environment(LINNET_CACHE=self.path("file")))
+        self.assertEqual(result.text, self.expected)
+        self.assertIn("packed weights stay in memory", result.errors)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Sets everything up, builds the release preset and runs all tests of this machine.
+#
+#   tests/run.sh                all of it
+#   tests/run.sh --build-only   stop after the build
+#
+# Needs a Debian 12 or Ubuntu 24.04 machine (or newer) with nothing installed: what is missing is installed with apt-get,
+# as root or through sudo. Dependencies are built once into a cache in the home folder (toolchains/README.md).
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+PRESET=release
+
+fail() {
+  echo "error: $*" >&2
+  exit 1
+}
+
+# Debian package of each program that the build runs, "program:package".
+NEEDED=(g++:g++ gcc:gcc make:make cmake:cmake ninja:ninja-build python3:python3 ccache:ccache xz:xz-utils tar:tar
+  flock:util-linux dpkg-deb:dpkg)
+
+missing_packages() {
+  local pair
+  for pair in "${NEEDED[@]}"; do
+    command -v "${pair%%:*}" > /dev/null || echo "${pair##*:}"
+  done
+}
+
+# run_as_root COMMAND ARGS...
+run_as_root() {
+  if [[ $(id -u) == 0 ]]; then
+    "$@"
+  else
+    sudo "$@"
+  fi
+}
+
+install_packages() {
+  local packages log
+  packages=$(missing_packages | sort -u | xargs)
+  if [[ -z $packages ]]; then
+    echo "nothing to install"
+    return
+  fi
+  command -v apt-get > /dev/null ||
+    fail "this machine lacks: $packages; expected apt-get (Debian 12, Ubuntu 24.04) to install them, found none; install them and run again"
+  [[ $(id -u) == 0 ]] || command -v sudo > /dev/null ||
+    fail "this machine lacks: $packages; expected root or sudo to install them, found neither; run as root: apt-get install $packages"
+  echo "installing: $packages"
+  log=$(mktemp)
+  # shellcheck disable=SC2086 # one word per package
+  if ! { run_as_root apt-get update -q &&
+    run_as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $packages; } > "$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    fail "installing $packages with apt-get failed; the lines above are its last ones"
+  fi
+  rm -f "$log"
+  packages=$(missing_packages | xargs)
+  [[ -z $packages ]] || fail "after apt-get install: expected every needed program, found none for: $packages"
+}
+
+build_dependencies() {
+  local target prefix
+  for target in tools ""; do
+    prefix=$("$ROOT/toolchains/build_deps.sh" ${target:+--target "$target"} --print)
+    if [[ -d $prefix ]]; then
+      echo "cached: $prefix"
+    else
+      "$ROOT/toolchains/build_deps.sh" ${target:+--target "$target"}
+    fi
+  done
+}
+
+configure() { cmake --preset "$PRESET"; }
+compile() { cmake --build --preset "$PRESET" --parallel "$(nproc)"; }
+run_tests() { ctest --preset "$PRESET" --parallel "$(nproc)"; }
+
+# phase LABEL FUNCTION: runs it and says how long it took. The script ends with the first that fails (set -e).
+phase() {
+  local label=$1 start=$SECONDS
+  shift
+  echo "== $label"
+  "$@"
+  echo "== $label: $((SECONDS - start)) s"
+}
+
+main() {
+  local build_only=0
+  case ${1:-} in
+    "") ;;
+    --build-only) build_only=1 ;;
+    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  esac
+  cd "$ROOT"
+  phase "install packages" install_packages
+  phase "dependencies" build_dependencies
+  phase "configure" configure
+  phase "build" compile
+  [[ $build_only == 0 ]] || return 0
+  echo "== tests"
+  run_tests # its closing lines, with the time, stay the last
+}
+
+main "$@"
