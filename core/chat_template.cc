@@ -21,12 +21,16 @@ constexpr size_t kMaxJsonBytes = size_t{1} << 24;
 
 Value ToValue(const Json& json) {
   switch (json.type()) {
-    case Json::value_t::boolean: return Value::Bool(json.get<bool>());
-    case Json::value_t::number_integer: return Value::Int(json.get<int64_t>());
+    case Json::value_t::boolean:
+      return Value::Bool(json.get<bool>());
+    case Json::value_t::number_integer:
+      return Value::Int(json.get<int64_t>());
     case Json::value_t::number_unsigned:
       return json.get<uint64_t>() <= INT64_MAX ? Value::Int(json.get<int64_t>()) : Value::Float(json.get<double>());
-    case Json::value_t::number_float: return Value::Float(json.get<double>());
-    case Json::value_t::string: return Value::String(json.get_ref<const std::string&>());
+    case Json::value_t::number_float:
+      return Value::Float(json.get<double>());
+    case Json::value_t::string:
+      return Value::String(json.get_ref<const std::string&>());
     case Json::value_t::array: {
       List items;
       for (const Json& item : json) items.push_back(ToValue(item));
@@ -37,7 +41,8 @@ Value ToValue(const Json& json) {
       for (const auto& [key, item] : json.items()) dict.entries.emplace_back(Value::String(key), ToValue(item));
       return Value::MakeDict(std::move(dict));
     }
-    default: return Value();
+    default:
+      return Value();
   }
 }
 
@@ -52,8 +57,8 @@ Status ParseJson(const char* what, std::string_view text, bool want_array, Value
   const Json json = fits ? Json::parse(text.begin(), text.end(), limit_depth, /*allow_exceptions=*/false) : Json();
   if (too_deep || !(want_array ? json.is_array() : json.is_object())) {
     return Fail(diagnostic, StatusCode::kInvalidArgument, "a JSON argument of the chat template is invalid",
-                "%s: expected a JSON %s of at most %zu bytes and %d levels", what, want_array ? "array" : "object", kMaxJsonBytes,
-                kMaxJsonDepth);
+                "%s: expected a JSON %s of at most %zu bytes and %d levels", what, want_array ? "array" : "object",
+                kMaxJsonBytes, kMaxJsonDepth);
   }
   *out = ToValue(json);
   return Status::Ok();
@@ -109,7 +114,8 @@ Status ChatTemplate::Impl::Render(Value messages, const ChatTemplateOptions& opt
     LINNET_RETURN_IF_ERROR(ParseJson("extra context", options.extra_context_json, false, &extra, diagnostic));
     for (const auto& [key, value] : extra.dict().entries) globals.Set(key, value);
   }
-  const Status status = jinja::Interpreter(program, options.now_unix_seconds, kMaxOutputBytes, diagnostic).Run(std::move(globals), out);
+  const Status status =
+      jinja::Interpreter(program, options.now_unix_seconds, kMaxOutputBytes, diagnostic).Run(std::move(globals), out);
   if (!status.ok()) out->clear();
   return status;
 }

@@ -15,7 +15,7 @@
 namespace linnet {
 
 struct ChatMessage {
-  std::string role;     // "system", "user", "assistant", ...
+  std::string role;  // "system", "user", "assistant", ...
   std::string content;
 };
 
@@ -23,8 +23,9 @@ struct ChatTemplateOptions {
   bool add_generation_prompt = true;
   std::string tools_json;          // a JSON array of tools; empty: none
   std::string extra_context_json;  // a JSON object whose members become variables of the template; empty: none
-  bool absent_is_none = true;      // tools and documents that are not given are None, as transformers has it; else undefined
-  int64_t now_unix_seconds = 0;    // what strftime_now shows, in UTC
+  bool absent_is_none =
+      true;  // tools and documents that are not given are None, as transformers has it; else undefined
+  int64_t now_unix_seconds = 0;  // what strftime_now shows, in UTC
 };
 
 /// A parsed template. Read-only after Parse; may be used from several threads. Move-only.

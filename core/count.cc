@@ -134,10 +134,8 @@ using Change = bool (*)(const AttentionSpec& attention, ops::KvShape& shape);
 bool Same(const AttentionSpec&, ops::KvShape&) { return true; }
 
 bool Grouped(const AttentionSpec& attention, uint32_t n_kv_heads, ops::KvShape& shape) {
-  shape = {.type = shape.type,
-           .n_kv_heads = n_kv_heads,
-           .head_dim = attention.head_dim,
-           .value_dim = attention.value_dim};
+  shape = {
+      .type = shape.type, .n_kv_heads = n_kv_heads, .head_dim = attention.head_dim, .value_dim = attention.value_dim};
   return true;
 }
 bool ToMha(const AttentionSpec& attention, ops::KvShape& shape) { return Grouped(attention, attention.n_heads, shape); }
@@ -155,8 +153,12 @@ bool ToGqa(const AttentionSpec& attention, ops::KvShape& shape) {
 bool ToMla(const AttentionSpec& attention, ops::KvShape& shape) {
   if (attention.kind == AttentionKind::kLatent) return true;
   const uint32_t rank = 4 * attention.head_dim;
-  shape = {.type = shape.type, .n_kv_heads = 1, .head_dim = rank + attention.head_dim / 2, .value_dim = rank,
-           .capacity = 0, .latent = true};
+  shape = {.type = shape.type,
+           .n_kv_heads = 1,
+           .head_dim = rank + attention.head_dim / 2,
+           .value_dim = rank,
+           .capacity = 0,
+           .latent = true};
   return true;
 }
 
@@ -176,9 +178,8 @@ KvCount CountKv(const ModelConfig& config, const CountOptions& options, Change c
     const auto visible = static_cast<uint32_t>(Visible(attention, options.context_tokens));
     adder.Add(count.token_bytes, bytes(1));
     adder.Add(count.context_bytes, bytes(visible));
-    adder.Add(count.planned_bytes,
-              bytes(ops::KvCapacity(attention.window, options.context_tokens,
-                                    std::min(options.chunk_tokens, options.context_tokens))));
+    adder.Add(count.planned_bytes, bytes(ops::KvCapacity(attention.window, options.context_tokens,
+                                                         std::min(options.chunk_tokens, options.context_tokens))));
     if (layer > 0) continue;
     count.kind = shape.latent ? AttentionKind::kLatent : AttentionKind::kGrouped;
     count.n_kv_heads = shape.latent ? 0 : shape.n_kv_heads;

@@ -13,23 +13,23 @@
 namespace linnet {
 
 struct CountOptions {
-  uint32_t context_tokens = 0;  // 0: the model's context length
+  uint32_t context_tokens = 0;            // 0: the model's context length
   uint32_t chunk_tokens = kDefaultChunk;  // for KvCount::planned_bytes only
   ops::KvType kv_type = ops::KvType::kF16;
 };
 
 /// Learned values. A tied output matrix is counted once, as the embedding.
 struct ParameterCount {
-  uint64_t total = 0;               // without selection_bias
+  uint64_t total = 0;  // without selection_bias
   uint64_t token_embedding = 0;
-  uint64_t output_matrix = 0;       // 0 where tied
+  uint64_t output_matrix = 0;  // 0 where tied
   uint64_t position_table = 0;
-  uint64_t non_embedding = 0;       // total - token_embedding - output_matrix - position_table
-  uint64_t routed_experts = 0;      // all of them
-  uint64_t active = 0;              // for one token: total - the routed experts that it does not choose
+  uint64_t non_embedding = 0;   // total - token_embedding - output_matrix - position_table
+  uint64_t routed_experts = 0;  // all of them
+  uint64_t active = 0;          // for one token: total - the routed experts that it does not choose
   uint64_t active_non_embedding = 0;
   uint64_t active_without_input_embedding = 0;  // a tied table stays: it is the output matrix
-  uint64_t selection_bias = 0;      // of sigmoid routers (DeepSeek-V3): stored, but no gradient ever reaches it
+  uint64_t selection_bias = 0;  // of sigmoid routers (DeepSeek-V3): stored, but no gradient ever reaches it
 };
 
 /// One kind of block. Parameters: all norm gains and biases, QK-norm's and the latents' included, are `norms`.
@@ -56,12 +56,12 @@ struct FlopCount {
 
 /// A KV cache of the model's layers and windows under one kind of attention.
 struct KvCount {
-  bool exists = false;        // false: this model's heads have no such grouping
-  bool is_own = false;        // the model's own kind
+  bool exists = false;  // false: this model's heads have no such grouping
+  bool is_own = false;  // the model's own kind
   AttentionKind kind = AttentionKind::kGrouped;
-  uint32_t n_kv_heads = 0;    // of the first layer; kGrouped
-  uint32_t latent_width = 0;  // kv_lora_rank + rope_dim of the first layer; kLatent
-  uint64_t token_bytes = 0;   // one more position in every layer, as long as no window is full
+  uint32_t n_kv_heads = 0;     // of the first layer; kGrouped
+  uint32_t latent_width = 0;   // kv_lora_rank + rope_dim of the first layer; kLatent
+  uint64_t token_bytes = 0;    // one more position in every layer, as long as no window is full
   uint64_t context_bytes = 0;  // the whole context; a window layer keeps its window only
   uint64_t planned_bytes = 0;  // what a session takes for it: positions in whole blocks, and room for a chunk in rings
 };

@@ -139,8 +139,7 @@ Status Executor::Run(const RopeTableStep& step) {
   return Status::Ok();
 }
 
-void Executor::NormRows(const NormWeights& norm, ops::ConstRows in, size_t n_rows, size_t width,
-                          ops::Rows out) const {
+void Executor::NormRows(const NormWeights& norm, ops::ConstRows in, size_t n_rows, size_t width, ops::Rows out) const {
   const ops::NormParams params = {.eps = norm.spec.eps,
                                   .gain = Values(norm.gain),
                                   .bias = Values(norm.bias),
@@ -191,7 +190,7 @@ Status Executor::Run(const LinearStep& step) {
 }
 
 void Executor::ActivateRow(const FfnSpec& ffn, const float* up, size_t row, size_t width, const RowsBuffer& out,
-                            uint32_t rotation_block, float* scratch) const {
+                           uint32_t rotation_block, float* scratch) const {
   const ops::ActivationSpec spec = {.kind = ffn.activation, .clamp = ffn.clamp};
   float* activated = out.f32 == kNoBuffer ? scratch + width : At<float>(out.f32) + row * width;
   if (ffn.gated) {

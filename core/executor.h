@@ -20,9 +20,9 @@ namespace linnet {
 
 /// What one run of a plan is about.
 struct Pass {
-  std::span<const int32_t> ids;   // [n_tokens], each < vocab_size
-  uint32_t first_pos = 0;         // absolute position of ids[0]
-  uint32_t sequence_tokens = 0;   // length that dynamic rotary scalings see: the end of the whole prompt
+  std::span<const int32_t> ids;  // [n_tokens], each < vocab_size
+  uint32_t first_pos = 0;        // absolute position of ids[0]
+  uint32_t sequence_tokens = 0;  // length that dynamic rotary scalings see: the end of the whole prompt
 };
 
 class Executor;
@@ -37,7 +37,7 @@ struct StepObserver {
 class Executor {
  public:
   struct Memory {
-    std::byte* kv = nullptr;                          // plan.memory.kv_cache bytes, aligned to 64
+    std::byte* kv = nullptr;                           // plan.memory.kv_cache bytes, aligned to 64
     std::array<std::byte*, kBufferUses> regions = {};  // one a BufferUse
   };
 
@@ -128,7 +128,7 @@ class Executor {
   void PrepareRow(const HeadsStep& step, size_t row) const;
   void StoreKv(uint32_t layer, const float* k, size_t k_stride, const float* v, size_t v_stride);
   void ActivateRow(const FfnSpec& ffn, const float* up, size_t row, size_t width, const RowsBuffer& out,
-                    uint32_t rotation_block, float* scratch) const;
+                   uint32_t rotation_block, float* scratch) const;
   void SortByExpert(const ExpertsStep& step) const;
   Status RunExpert(const ExpertsStep& step, uint32_t expert, const uint32_t* rows, size_t n_rows, const float* weights);
   void GatherRows(const ExpertsStep& step, const uint32_t* rows, size_t n_rows);
@@ -139,10 +139,10 @@ class Executor {
   const Plan* plan_;
   Memory memory_;
   ops::ThreadPool* pool_;
-  std::vector<ops::Linear> linears_;                // one a packed matrix
-  std::vector<std::vector<float>> alibi_slopes_;    // [n_layers], empty without ALiBi
-  std::vector<std::vector<float>> rope_inv_freq_;   // one a rotary embedding, [rope_dim / 2]
-  std::vector<uint32_t> rope_length_;               // sequence length that rope_inv_freq_ was computed for
+  std::vector<ops::Linear> linears_;               // one a packed matrix
+  std::vector<std::vector<float>> alibi_slopes_;   // [n_layers], empty without ALiBi
+  std::vector<std::vector<float>> rope_inv_freq_;  // one a rotary embedding, [rope_dim / 2]
+  std::vector<uint32_t> rope_length_;              // sequence length that rope_inv_freq_ was computed for
   Current current_;
   StepObserver observer_;
 };

@@ -97,7 +97,8 @@ Status Executor::Run(const AttentionStep& step) {
                   .alibi_slopes = alibi_slopes_[step.layer].empty() ? nullptr : alibi_slopes_[step.layer].data()}};
   auto* partials = At<std::byte>(step.partials);
   pool_->ParallelFor(ops::AttentionTaskCount(args), [&](size_t task, size_t thread) {
-    ops::RunAttentionTask(args, task, reinterpret_cast<std::byte*>(ThreadScratch(step.thread_scratch, thread)), partials);
+    ops::RunAttentionTask(args, task, reinterpret_cast<std::byte*>(ThreadScratch(step.thread_scratch, thread)),
+                          partials);
   });
   // Merging is little work; only a long context's many splits are worth waking the threads for.
   const size_t merges = ops::AttentionMergeTaskCount(args);
@@ -124,8 +125,11 @@ Status Executor::Run(const LatentHeadsStep& step) {
                      {.n_heads = 1, .head_stride = cached, .rope_dim = rope_dim, .rope_offset = rank, .layout = layout},
                      cos, sin);
       ops::ApplyRope({At<float>(step.q) + r * step.q_stride, step.q_stride}, 1,
-                     {.n_heads = spec.n_heads, .head_stride = spec.head_dim, .rope_dim = rope_dim,
-                      .rope_offset = spec.head_dim - rope_dim, .layout = layout},
+                     {.n_heads = spec.n_heads,
+                      .head_stride = spec.head_dim,
+                      .rope_dim = rope_dim,
+                      .rope_offset = spec.head_dim - rope_dim,
+                      .layout = layout},
                      cos, sin);
     }
   });

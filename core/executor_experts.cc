@@ -15,10 +15,12 @@ Status Executor::Run(const RouteStep& step) {
   ForRows(current_.n_rows, [&](size_t first, size_t n, size_t thread) {
     const ops::Rows logits = {At<float>(step.logits) + first * n_experts, n_experts};
     ops::Dense({At<float>(step.in) + first * width, width}, n,
-               {.weights = Values(step.router), .bias = Values(step.bias), .n_outputs = n_experts, .width = width}, logits);
-    ops::RouteTokens(ffn, {.logits = logits, .n_rows = n, .selection_bias = Values(step.selection_bias)},
-                     {ThreadScratch(step.scratch, thread), ops::RoutingScratchFloats(ffn)},
-                     {.ids = At<uint32_t>(step.ids) + first * top_k, .weights = At<float>(step.weights) + first * top_k});
+               {.weights = Values(step.router), .bias = Values(step.bias), .n_outputs = n_experts, .width = width},
+               logits);
+    ops::RouteTokens(
+        ffn, {.logits = logits, .n_rows = n, .selection_bias = Values(step.selection_bias)},
+        {ThreadScratch(step.scratch, thread), ops::RoutingScratchFloats(ffn)},
+        {.ids = At<uint32_t>(step.ids) + first * top_k, .weights = At<float>(step.weights) + first * top_k});
   });
   return Status::Ok();
 }
@@ -73,10 +75,9 @@ Status Executor::RunExpert(const ExpertsStep& step, uint32_t expert, const uint3
       linears_[step.first_down + expert].Run(Input(step.activated), n_rows, At<float>(step.down), *pool_));
   // A token occurs once among an expert's rows, so that threads never add to the same one.
   ForRows(n_rows, [&](size_t first, size_t n, size_t) {
-    ops::AddWeightedRows({.x = {At<float>(step.down) + first * width, width},
-                          .weights = weights + first,
-                          .row_ids = rows + first},
-                         n, width, RowsAt(step.out, width));
+    ops::AddWeightedRows(
+        {.x = {At<float>(step.down) + first * width, width}, .weights = weights + first, .row_ids = rows + first}, n,
+        width, RowsAt(step.out, width));
   });
   return Status::Ok();
 }

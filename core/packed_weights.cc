@@ -31,15 +31,32 @@ bool IsMatrixProduct(const ModelConfig& config, TensorRole role) {
 bool BiasOf(TensorRole role, TensorRole* bias) {
   switch (role) {
     case TensorRole::kTokenEmbedding:
-    case TensorRole::kHead: *bias = TensorRole::kHeadBias; return true;
-    case TensorRole::kQkv: *bias = TensorRole::kQkvBias; return true;
-    case TensorRole::kAttentionOut: *bias = TensorRole::kAttentionOutBias; return true;
-    case TensorRole::kLatentIn: *bias = TensorRole::kLatentInBias; return true;
-    case TensorRole::kFfnUp: *bias = TensorRole::kFfnUpBias; return true;
-    case TensorRole::kFfnDown: *bias = TensorRole::kFfnDownBias; return true;
-    case TensorRole::kExpertUp: *bias = TensorRole::kExpertUpBias; return true;
-    case TensorRole::kExpertDown: *bias = TensorRole::kExpertDownBias; return true;
-    default: return false;
+    case TensorRole::kHead:
+      *bias = TensorRole::kHeadBias;
+      return true;
+    case TensorRole::kQkv:
+      *bias = TensorRole::kQkvBias;
+      return true;
+    case TensorRole::kAttentionOut:
+      *bias = TensorRole::kAttentionOutBias;
+      return true;
+    case TensorRole::kLatentIn:
+      *bias = TensorRole::kLatentInBias;
+      return true;
+    case TensorRole::kFfnUp:
+      *bias = TensorRole::kFfnUpBias;
+      return true;
+    case TensorRole::kFfnDown:
+      *bias = TensorRole::kFfnDownBias;
+      return true;
+    case TensorRole::kExpertUp:
+      *bias = TensorRole::kExpertUpBias;
+      return true;
+    case TensorRole::kExpertDown:
+      *bias = TensorRole::kExpertDownBias;
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -132,9 +149,9 @@ Status PackWeights(const ModelView& model, const PackedLayout& layout, std::span
   auto* seeds = reinterpret_cast<uint32_t*>(region.data() + sizeof(Header));
   for (size_t i = 0; i < layout.matrices.size(); ++i) {
     const PackedMatrix& matrix = layout.matrices[i];
-    LINNET_ASSIGN_OR_RETURN(seeds[i], ops::PackMatrix(model.tensors()[matrix.tensor], matrix.group,
-                                                      BiasPointer(model, matrix),
-                                                      region.subspan(matrix.offset, matrix.bytes)));
+    LINNET_ASSIGN_OR_RETURN(seeds[i],
+                            ops::PackMatrix(model.tensors()[matrix.tensor], matrix.group, BiasPointer(model, matrix),
+                                            region.subspan(matrix.offset, matrix.bytes)));
     if (progress.function != nullptr &&
         !progress.function(progress.context, matrix.offset + matrix.bytes, layout.total_bytes)) {
       return {StatusCode::kCancelled, "packing was stopped"};

@@ -25,10 +25,10 @@ struct PackedMatrix {
 /// Where every matrix of a model lies once packed for this CPU. The same function measures and places, so that the
 /// bytes known beforehand are the bytes used.
 struct PackedLayout {
-  std::vector<PackedMatrix> matrices;      // in the order of the model's tensors
-  std::vector<int32_t> first_of_tensor;    // [tensors]: index of the tensor's first matrix; -1: not a matrix product
-  std::array<uint8_t, 16> fingerprint{};   // ops::PackingFingerprint
-  uint64_t total_bytes = 0;                // of the region, header included
+  std::vector<PackedMatrix> matrices;     // in the order of the model's tensors
+  std::vector<int32_t> first_of_tensor;   // [tensors]: index of the tensor's first matrix; -1: not a matrix product
+  std::array<uint8_t, 16> fingerprint{};  // ops::PackingFingerprint
+  uint64_t total_bytes = 0;               // of the region, header included
 };
 
 /// Errors: kUnsupported or kOutOfMemory from XNNPACK's initialization; kInvalidModel on overflow.
@@ -44,7 +44,8 @@ struct PackProgress {
 /// The header is written last: a region that was left half-way never opens. Beyond the region it takes memory for one
 /// f16 or bf16 matrix as f32.
 /// Errors: kCancelled; kInvalidModel where XNNPACK refuses a scale.
-Status PackWeights(const ModelView& model, const PackedLayout& layout, std::span<std::byte> region, PackProgress progress);
+Status PackWeights(const ModelView& model, const PackedLayout& layout, std::span<std::byte> region,
+                   PackProgress progress);
 
 /// Checks that `region` was packed from this model for kernels of this layout, and returns the kernels' seeds, one a
 /// matrix. Nothing else of the region is interpreted: offsets and sizes come from `layout`.

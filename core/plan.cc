@@ -42,10 +42,14 @@ Status FillDefaults(const ModelConfig& config, SessionOptions& options) {
 
 ops::KvType ChooseKvType(const ModelView& model, SessionOptions::Kv kv) {
   switch (kv) {
-    case SessionOptions::Kv::kF32: return ops::KvType::kF32;
-    case SessionOptions::Kv::kF16: return ops::KvType::kF16;
-    case SessionOptions::Kv::kInt8: return ops::KvType::kInt8;
-    case SessionOptions::Kv::kAuto: break;
+    case SessionOptions::Kv::kF32:
+      return ops::KvType::kF32;
+    case SessionOptions::Kv::kF16:
+      return ops::KvType::kF16;
+    case SessionOptions::Kv::kInt8:
+      return ops::KvType::kInt8;
+    case SessionOptions::Kv::kAuto:
+      break;
   }
   // Exact weights promise exact logits; quantized ones lose more than f16 keys and values do.
   const bool quantized = std::any_of(model.tensors().begin(), model.tensors().end(),

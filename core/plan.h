@@ -21,11 +21,17 @@ struct SessionOptions {
   uint32_t chunk_tokens = 0;    // prompt tokens per prefill pass; 0: kDefaultChunk, at most the context
   uint32_t n_threads = 1;       // of the pool that the session will get
   uint32_t logit_rows = 1;      // positions whose logits are computed at once when all are asked for
-  enum class Kv : uint8_t { kAuto, kF32, kF16, kInt8 } kv = Kv::kAuto;  // auto: f16 where weights are quantized, else f32
+  enum class Kv : uint8_t {
+    kAuto,
+    kF32,
+    kF16,
+    kInt8
+  } kv = Kv::kAuto;  // auto: f16 where weights are quantized, else f32
 };
 
 constexpr uint32_t kDefaultContext = 4096;
-constexpr uint32_t kDefaultChunk = 128;  // measured: larger chunks gain nothing once the matrix products are bound by arithmetic
+constexpr uint32_t kDefaultChunk =
+    128;  // measured: larger chunks gain nothing once the matrix products are bound by arithmetic
 
 using BufferId = uint16_t;
 inline constexpr BufferId kNoBuffer = 0xffff;
@@ -158,10 +164,10 @@ struct RouteStep {
 struct ExpertsStep {
   const FfnSpec* ffn = nullptr;
   uint32_t first_up = 0, first_down = 0;  // matrices of expert 0; the others' follow in order
-  RowsBuffer in = {};                          // in the form that the up matrices read
+  RowsBuffer in = {};                     // in the form that the up matrices read
   BufferId ids = kNoBuffer, weights = kNoBuffer;
-  BufferId order = kNoBuffer;             // u32: where each expert's rows begin [n_experts + 1], then the rows
-  BufferId row_weights = kNoBuffer;       // f32, in the order of those rows
+  BufferId order = kNoBuffer;        // u32: where each expert's rows begin [n_experts + 1], then the rows
+  BufferId row_weights = kNoBuffer;  // f32, in the order of those rows
   RowsBuffer gathered = {};
   BufferId up = kNoBuffer;
   RowsBuffer activated = {};
@@ -179,13 +185,13 @@ struct SharedGateStep {
 /// Latent attention: norm of the kv latent, rotation of the shared key and of the queries, latent rows into the cache.
 struct LatentHeadsStep {
   uint32_t layer = 0;
-  BufferId latent = kNoBuffer;                     // rows of kLatentIn's product
-  uint32_t latent_width = 0, kv_offset = 0;        // their width, and where the kv latent starts in them
-  BufferId q = kNoBuffer;                          // [., n_heads * head_dim], rows q_stride apart
+  BufferId latent = kNoBuffer;               // rows of kLatentIn's product
+  uint32_t latent_width = 0, kv_offset = 0;  // their width, and where the kv latent starts in them
+  BufferId q = kNoBuffer;                    // [., n_heads * head_dim], rows q_stride apart
   uint32_t q_stride = 0;
   BufferId cos = kNoBuffer, sin = kNoBuffer;
   NormWeights kv_norm;
-  BufferId row = kNoBuffer;                        // [., kv_lora_rank + rope_dim]: what goes into the cache
+  BufferId row = kNoBuffer;  // [., kv_lora_rank + rope_dim]: what goes into the cache
 };
 
 /// absorbed [., n_heads, kv_lora_rank + rope_dim]: each head's unrotated part through its kLatentKeyUp, the rotated
@@ -218,7 +224,7 @@ using StepData = std::variant<EmbedStep, PositionStep, RopeTableStep, NormStep, 
                               LatentHeadsStep, AbsorbStep, ValueUpStep, LogitsStep>;
 
 struct Step {
-  const char* name = "";   // "attention.qkv", for profiles and `plan`
+  const char* name = "";  // "attention.qkv", for profiles and `plan`
   int32_t layer = -1;
   StepData data;
 };
@@ -238,24 +244,24 @@ struct ExecutionPlan {
 
 /// Exact bytes of every class that a session uses, known before anything is loaded.
 struct MemoryPlan {
-  uint64_t mapped_weights = 0;   // tensors of the model file that are read where they are mapped
-  uint64_t packed_weights = 0;   // the packed region: a mapped file once it exists
+  uint64_t mapped_weights = 0;  // tensors of the model file that are read where they are mapped
+  uint64_t packed_weights = 0;  // the packed region: a mapped file once it exists
   uint64_t kv_cache = 0;
   uint64_t activations = 0;
   uint64_t scratch = 0;
   uint64_t logits = 0;
-  uint64_t session = 0;          // kv_cache + activations + scratch + logits: what Session::Create takes in one piece
+  uint64_t session = 0;  // kv_cache + activations + scratch + logits: what Session::Create takes in one piece
 };
 
 /// Everything that is decided before a session exists. The vectors are load-time memory; running allocates nothing.
 struct Plan {
-  SessionOptions options;              // with the defaults filled in
+  SessionOptions options;  // with the defaults filled in
   ops::KvType kv_type = ops::KvType::kF32;
-  std::vector<ops::KvLayout> kv;       // [n_layers]
-  std::vector<uint64_t> kv_offsets;    // [n_layers], in the KV region
+  std::vector<ops::KvLayout> kv;     // [n_layers]
+  std::vector<uint64_t> kv_offsets;  // [n_layers], in the KV region
   PackedLayout packed;
-  ExecutionPlan prefill;               // chunk_tokens at once
-  ExecutionPlan decode;                // one token
+  ExecutionPlan prefill;  // chunk_tokens at once
+  ExecutionPlan decode;   // one token
   MemoryPlan memory;
 };
 

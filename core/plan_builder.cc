@@ -104,16 +104,28 @@ PlanBuilder::Ready PlanBuilder::NormRows(const char* name, int32_t layer, const 
   ready.rows = NewRowsFor("normed", width, f32, int8);
   const BufferId scratch = int8 ? ThreadScratch(2 * uint64_t{width}) : kNoBuffer;
   Add(name, layer,
-      NormStep{.norm = norm, .in = in, .width = width, .in_stride = width, .in_offset = 0, .out = ready.rows,
-               .rotation_block = ready.rotation_block, .scratch = scratch},
+      NormStep{.norm = norm,
+               .in = in,
+               .width = width,
+               .in_stride = width,
+               .in_offset = 0,
+               .out = ready.rows,
+               .rotation_block = ready.rotation_block,
+               .scratch = scratch},
       {in, ready.rows.f32, ready.rows.int8, ready.rows.quantization, scratch});
   return ready;
 }
 
 void PlanBuilder::NormInPlace(const char* name, int32_t layer, const NormWeights& norm, BufferId rows) {
   Add(name, layer,
-      NormStep{.norm = norm, .in = rows, .width = config_.model_dim, .in_stride = config_.model_dim, .in_offset = 0,
-               .out = {.f32 = rows}, .rotation_block = 0, .scratch = kNoBuffer},
+      NormStep{.norm = norm,
+               .in = rows,
+               .width = config_.model_dim,
+               .in_stride = config_.model_dim,
+               .in_offset = 0,
+               .out = {.f32 = rows},
+               .rotation_block = 0,
+               .scratch = kNoBuffer},
       {rows});
 }
 
@@ -127,7 +139,10 @@ RowsBuffer PlanBuilder::RowsFor(TensorIndex consumer, int32_t layer, Ready& read
   RowsBuffer rows = NewRowsFor("quantized", width, false, true);
   const BufferId scratch = ThreadScratch(width);
   Add("quantize", layer,
-      QuantizeStep{.in = ready.rows.f32, .out = rows, .width = width, .rotation_block = weight.rotation_block,
+      QuantizeStep{.in = ready.rows.f32,
+                   .out = rows,
+                   .width = width,
+                   .rotation_block = weight.rotation_block,
                    .scratch = scratch},
       {ready.rows.f32, rows.int8, rows.quantization, scratch});
   if (ready.rows.int8 == kNoBuffer) {
@@ -155,7 +170,11 @@ PlanBuilder::Ready PlanBuilder::Activate(const char* name, int32_t layer, const 
   ready.rows = NewRowsFor("activated", width, !NeedsInt8(weight), NeedsInt8(weight));
   const BufferId scratch = NeedsInt8(weight) ? ThreadScratch(2 * uint64_t{width}) : kNoBuffer;
   Add(name, layer,
-      ActivationStep{.ffn = &ffn, .up = up, .width = width, .out = ready.rows, .rotation_block = weight.rotation_block,
+      ActivationStep{.ffn = &ffn,
+                     .up = up,
+                     .width = width,
+                     .out = ready.rows,
+                     .rotation_block = weight.rotation_block,
                      .scratch = scratch},
       {up, ready.rows.f32, ready.rows.int8, ready.rows.quantization, scratch});
   return ready;
@@ -164,7 +183,9 @@ PlanBuilder::Ready PlanBuilder::Activate(const char* name, int32_t layer, const 
 void PlanBuilder::Residual(const char* name, int32_t layer, BufferId branch) {
   const BlockSpec& block = config_.layer(static_cast<uint32_t>(layer));
   Add(name, layer,
-      ResidualStep{.stream = out_.stream, .branch = branch, .residual_scale = block.residual_scale,
+      ResidualStep{.stream = out_.stream,
+                   .branch = branch,
+                   .residual_scale = block.residual_scale,
                    .branch_scale = block.branch_scale},
       {out_.stream, branch});
 }
@@ -214,8 +235,7 @@ std::vector<TensorIndex> PlanBuilder::FfnConsumers(int32_t layer) const {
 }
 
 void PlanBuilder::ParallelBlock(int32_t layer, const BlockSpec& block) {
-  const NormWeights first =
-      Norm(block.norm, TensorRole::kAttentionNormGain, TensorRole::kAttentionNormBias, layer);
+  const NormWeights first = Norm(block.norm, TensorRole::kAttentionNormGain, TensorRole::kAttentionNormBias, layer);
   std::vector<TensorIndex> consumers = AttentionConsumers(layer);
   const std::vector<TensorIndex> ffn_consumers = FfnConsumers(layer);
   if (block.parallel_shared_norm) consumers.insert(consumers.end(), ffn_consumers.begin(), ffn_consumers.end());
@@ -239,9 +259,9 @@ PlanBuilder::Ready PlanBuilder::SubLayerInput(const char* name, int32_t layer, c
   if (block.placement == NormPlacement::kPost || block.placement == NormPlacement::kSubLayerOutput) {
     return {.rows = {.f32 = out_.stream}};
   }
-  const NormWeights norm =
-      is_attention ? Norm(block.norm, TensorRole::kAttentionNormGain, TensorRole::kAttentionNormBias, layer)
-                   : Norm(block.norm, TensorRole::kFfnNormGain, TensorRole::kFfnNormBias, layer);
+  const NormWeights norm = is_attention
+                               ? Norm(block.norm, TensorRole::kAttentionNormGain, TensorRole::kAttentionNormBias, layer)
+                               : Norm(block.norm, TensorRole::kFfnNormGain, TensorRole::kFfnNormBias, layer);
   return NormRows(name, layer, norm, out_.stream, is_attention ? AttentionConsumers(layer) : FfnConsumers(layer));
 }
 
@@ -272,9 +292,9 @@ void PlanBuilder::Head() {
   if (config_.final_norm.kind == NormKind::kNone) {
     in.rows.f32 = out_.stream;  // read from the row that the executor is at
   } else {
-    in = NormRows("final norm", -1,
-                  Norm(config_.final_norm, TensorRole::kFinalNormGain, TensorRole::kFinalNormBias, -1), out_.stream,
-                  std::span(&head, 1));
+    in =
+        NormRows("final norm", -1, Norm(config_.final_norm, TensorRole::kFinalNormGain, TensorRole::kFinalNormBias, -1),
+                 out_.stream, std::span(&head, 1));
   }
   const RowsBuffer rows = RowsFor(head, -1, in, config_.model_dim);
   out_.logits = NewBuffer("logits", BufferUse::kLogits, row_count_ * uint64_t{config_.vocab_size} * sizeof(float));

@@ -45,7 +45,8 @@ class PlanBuilder {
   void NormInPlace(const char* name, int32_t layer, const NormWeights& norm, BufferId rows);
   RowsBuffer RowsFor(TensorIndex consumer, int32_t layer, Ready& ready, uint32_t width);
   BufferId Product(const char* name, int32_t layer, TensorIndex weight, Ready& in);
-  Ready Activate(const char* name, int32_t layer, const FfnSpec& ffn, BufferId up, uint32_t width, TensorIndex consumer);
+  Ready Activate(const char* name, int32_t layer, const FfnSpec& ffn, BufferId up, uint32_t width,
+                 TensorIndex consumer);
   void Residual(const char* name, int32_t layer, BufferId branch);
 
   // Blocks.
@@ -73,7 +74,9 @@ class PlanBuilder {
   const Plan& plan_;
   ExecutionPlan out_;
   uint64_t row_count_;  // rows that new row buffers hold
-  struct RopeBuffers { BufferId cos = kNoBuffer, sin = kNoBuffer; };
+  struct RopeBuffers {
+    BufferId cos = kNoBuffer, sin = kNoBuffer;
+  };
   std::vector<RopeBuffers> ropes_;
 };
 

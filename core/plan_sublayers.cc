@@ -23,11 +23,17 @@ BufferId PlanBuilder::AttentionOver(int32_t layer, BufferId q, uint32_t q_stride
   const uint32_t n_heads = config_.layer(static_cast<uint32_t>(layer)).attention.n_heads;
   const BufferId out = NewRows("attention", uint64_t{n_heads} * layout.shape.value_dim);
   const BufferId scratch = ThreadScratch(ops::AttentionThreadScratchBytes(layout) / sizeof(float));
-  const BufferId partials = NewBuffer("attention partials", BufferUse::kScratch,
-                                      ops::AttentionPartialBytes(layout, n_heads));
+  const BufferId partials =
+      NewBuffer("attention partials", BufferUse::kScratch, ops::AttentionPartialBytes(layout, n_heads));
   Add("attention", layer,
-      AttentionStep{.layer = static_cast<uint32_t>(layer), .q = q, .q_stride = q_stride, .q_head_stride = q_head_stride,
-                    .out = out, .thread_scratch = scratch, .partials = partials, .sinks = Find(TensorRole::kSinks, layer)},
+      AttentionStep{.layer = static_cast<uint32_t>(layer),
+                    .q = q,
+                    .q_stride = q_stride,
+                    .q_head_stride = q_head_stride,
+                    .out = out,
+                    .thread_scratch = scratch,
+                    .partials = partials,
+                    .sinks = Find(TensorRole::kSinks, layer)},
       {q, out, scratch, partials});
   return out;
 }
@@ -39,7 +45,10 @@ BufferId PlanBuilder::GroupedAttention(int32_t layer, const AttentionSpec& atten
   const bool rotated = attention.rope >= 0;
   const RopeBuffers rope = rotated ? ropes_[static_cast<size_t>(attention.rope)] : RopeBuffers{};
   Add("attention.heads", layer,
-      HeadsStep{.layer = static_cast<uint32_t>(layer), .qkv = qkv, .cos = rope.cos, .sin = rope.sin,
+      HeadsStep{.layer = static_cast<uint32_t>(layer),
+                .qkv = qkv,
+                .cos = rope.cos,
+                .sin = rope.sin,
                 .q_norm = Norm(attention.qk_norm_spec, TensorRole::kQNormGain, TensorRole::kQNormBias, layer),
                 .k_norm = Norm(attention.qk_norm_spec, TensorRole::kKNormGain, TensorRole::kKNormBias, layer)},
       {qkv, rope.cos, rope.sin});
@@ -61,8 +70,13 @@ BufferId PlanBuilder::LatentQueries(int32_t layer, const AttentionSpec& attentio
   const BufferId scratch = int8 ? ThreadScratch(2 * uint64_t{attention.q_lora_rank}) : kNoBuffer;
   Add("attention.q_norm", layer,
       NormStep{.norm = {.spec = attention.latent_norm, .gain = Find(TensorRole::kLatentQNormGain, layer)},
-               .in = latent, .width = attention.q_lora_rank, .in_stride = latent_width, .in_offset = 0,
-               .out = normed.rows, .rotation_block = normed.rotation_block, .scratch = scratch},
+               .in = latent,
+               .width = attention.q_lora_rank,
+               .in_stride = latent_width,
+               .in_offset = 0,
+               .out = normed.rows,
+               .rotation_block = normed.rotation_block,
+               .scratch = scratch},
       {latent, normed.rows.f32, normed.rows.int8, normed.rows.quantization, scratch});
   *q_stride = attention.n_heads * attention.head_dim;
   return Product("attention.q", layer, weight, normed);
@@ -81,8 +95,14 @@ BufferId PlanBuilder::LatentAttention(int32_t layer, const AttentionSpec& attent
   const RopeBuffers rope = rope_dim > 0 ? ropes_[static_cast<size_t>(attention.rope)] : RopeBuffers{};
   const BufferId row = NewRows("latent row", cached);
   Add("attention.heads", layer,
-      LatentHeadsStep{.layer = index, .latent = latent, .latent_width = latent_width, .kv_offset = latent_width - cached,
-                      .q = q, .q_stride = q_stride, .cos = rope.cos, .sin = rope.sin,
+      LatentHeadsStep{.layer = index,
+                      .latent = latent,
+                      .latent_width = latent_width,
+                      .kv_offset = latent_width - cached,
+                      .q = q,
+                      .q_stride = q_stride,
+                      .cos = rope.cos,
+                      .sin = rope.sin,
                       .kv_norm = {.spec = attention.latent_norm, .gain = Find(TensorRole::kLatentKvNormGain, layer)},
                       .row = row},
       {latent, q, rope.cos, rope.sin, row});
@@ -93,21 +113,25 @@ BufferId PlanBuilder::LatentAttention(int32_t layer, const AttentionSpec& attent
     *head_out = NewRows("head output", n);
     return weight.rotation_block;
   };
-  AbsorbStep absorb = {.layer = index, .first_matrix = FirstMatrix(Find(TensorRole::kLatentKeyUp, layer)), .q = q,
-                       .q_stride = q_stride};
-  absorb.rotation_block = per_head(TensorRole::kLatentKeyUp, nope, attention.kv_lora_rank, &absorb.head_in, &absorb.head_out);
+  AbsorbStep absorb = {
+      .layer = index, .first_matrix = FirstMatrix(Find(TensorRole::kLatentKeyUp, layer)), .q = q, .q_stride = q_stride};
+  absorb.rotation_block =
+      per_head(TensorRole::kLatentKeyUp, nope, attention.kv_lora_rank, &absorb.head_in, &absorb.head_out);
   absorb.absorbed = NewRows("absorbed query", uint64_t{attention.n_heads} * cached);
   absorb.scratch = ThreadScratch(nope);
   Add("attention.absorb", layer, absorb,
-      {q, absorb.head_in.f32, absorb.head_in.int8, absorb.head_in.quantization, absorb.head_out, absorb.absorbed, absorb.scratch});
+      {q, absorb.head_in.f32, absorb.head_in.int8, absorb.head_in.quantization, absorb.head_out, absorb.absorbed,
+       absorb.scratch});
 
   ValueUpStep value = {.layer = index, .first_matrix = FirstMatrix(Find(TensorRole::kLatentValueUp, layer))};
   value.latents = AttentionOver(layer, absorb.absorbed, attention.n_heads * cached, cached);
-  value.rotation_block = per_head(TensorRole::kLatentValueUp, attention.kv_lora_rank, attention.value_dim, &value.head_in, &value.head_out);
+  value.rotation_block = per_head(TensorRole::kLatentValueUp, attention.kv_lora_rank, attention.value_dim,
+                                  &value.head_in, &value.head_out);
   value.out = NewRows("attention values", uint64_t{attention.n_heads} * attention.value_dim);
   value.scratch = ThreadScratch(attention.kv_lora_rank);
   Add("attention.values", layer, value,
-      {value.latents, value.head_in.f32, value.head_in.int8, value.head_in.quantization, value.head_out, value.out, value.scratch});
+      {value.latents, value.head_in.f32, value.head_in.int8, value.head_in.quantization, value.head_out, value.out,
+       value.scratch});
   return value.out;
 }
 
@@ -121,8 +145,11 @@ BufferId PlanBuilder::Ffn(int32_t layer, const FfnSpec& ffn, Ready& in) {
 
 BufferId PlanBuilder::MixtureOfExperts(int32_t layer, const FfnSpec& ffn, Ready& in) {
   const uint64_t chosen = row_count_ * ffn.top_k;
-  RouteStep route = {.ffn = &ffn, .router = Find(TensorRole::kRouter, layer), .bias = Find(TensorRole::kRouterBias, layer),
-                     .selection_bias = Find(TensorRole::kRouterSelectionBias, layer), .in = in.rows.f32};
+  RouteStep route = {.ffn = &ffn,
+                     .router = Find(TensorRole::kRouter, layer),
+                     .bias = Find(TensorRole::kRouterBias, layer),
+                     .selection_bias = Find(TensorRole::kRouterSelectionBias, layer),
+                     .in = in.rows.f32};
   route.logits = NewRows("router logits", ffn.n_experts);
   route.ids = NewBuffer("expert ids", BufferUse::kActivation, chosen * sizeof(uint32_t));
   route.weights = NewBuffer("expert weights", BufferUse::kActivation, chosen * sizeof(float));
@@ -164,8 +191,8 @@ void PlanBuilder::SharedExpert(int32_t layer, const FfnSpec& ffn, Ready& in, Buf
         SharedGateStep{.gate = Find(TensorRole::kSharedGate, layer), .x = in.rows.f32, .in = shared, .scratch = gates},
         {in.rows.f32, shared, gates});
   }
-  Add("ffn.shared_add", layer, ResidualStep{.stream = out, .branch = shared, .residual_scale = 1.0f, .branch_scale = 1.0f},
-      {out, shared});
+  Add("ffn.shared_add", layer,
+      ResidualStep{.stream = out, .branch = shared, .residual_scale = 1.0f, .branch_scale = 1.0f}, {out, shared});
 }
 
 }  // namespace linnet

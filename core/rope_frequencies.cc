@@ -49,8 +49,7 @@ double Llama3Scaled(const RopeSpec& spec, double frequency) {
   const double wavelength = 2.0 * std::numbers::pi / frequency;
   if (wavelength > original / spec.low_freq_factor) return frequency / spec.factor;
   if (wavelength < original / spec.high_freq_factor) return frequency;
-  const double smooth =
-      (original / wavelength - spec.low_freq_factor) / (spec.high_freq_factor - spec.low_freq_factor);
+  const double smooth = (original / wavelength - spec.low_freq_factor) / (spec.high_freq_factor - spec.low_freq_factor);
   return (1.0 - smooth) * frequency / spec.factor + smooth * frequency;
 }
 
@@ -61,21 +60,27 @@ bool RopeDependsOnLength(const RopeSpec& spec) {
 }
 
 void ComputeRopeFrequencies(const RopeSpec& spec, size_t sequence_length, std::span<float> inv_freq) {
-  const double theta =
-      spec.scaling == RopeScaling::kDynamicNtk ? DynamicNtkTheta(spec, sequence_length) : spec.theta;
+  const double theta = spec.scaling == RopeScaling::kDynamicNtk ? DynamicNtkTheta(spec, sequence_length) : spec.theta;
   const bool is_long = sequence_length > spec.original_context_length;
   const Ramp ramp = spec.scaling == RopeScaling::kYarn ? YarnRamp(spec) : Ramp{};
   for (size_t i = 0; i < inv_freq.size(); ++i) {
     double frequency = Unscaled(theta, i, spec.rope_dim);
     switch (spec.scaling) {
       case RopeScaling::kNone:
-      case RopeScaling::kDynamicNtk: break;
-      case RopeScaling::kLinear: frequency /= spec.factor; break;
+      case RopeScaling::kDynamicNtk:
+        break;
+      case RopeScaling::kLinear:
+        frequency /= spec.factor;
+        break;
       case RopeScaling::kYarn:
         frequency = frequency / spec.factor * ramp.at(i) + frequency * (1.0 - ramp.at(i));
         break;
-      case RopeScaling::kLlama3: frequency = Llama3Scaled(spec, frequency); break;
-      case RopeScaling::kLongRope: frequency /= is_long ? spec.long_factors[i] : spec.short_factors[i]; break;
+      case RopeScaling::kLlama3:
+        frequency = Llama3Scaled(spec, frequency);
+        break;
+      case RopeScaling::kLongRope:
+        frequency /= is_long ? spec.long_factors[i] : spec.short_factors[i];
+        break;
     }
     inv_freq[i] = static_cast<float>(frequency);
   }

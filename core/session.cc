@@ -20,9 +20,9 @@ Executor::Memory Place(const MemoryPlan& plan, std::byte* memory) {
   Executor::Memory placed;
   placed.kv = memory;
   std::byte* next = memory + plan.kv_cache;
-  for (const auto& [use, bytes] : {std::pair{BufferUse::kActivation, plan.activations},
-                                   std::pair{BufferUse::kScratch, plan.scratch},
-                                   std::pair{BufferUse::kLogits, plan.logits}}) {
+  for (const auto& [use, bytes] :
+       {std::pair{BufferUse::kActivation, plan.activations}, std::pair{BufferUse::kScratch, plan.scratch},
+        std::pair{BufferUse::kLogits, plan.logits}}) {
     placed.regions[static_cast<size_t>(use)] = next;
     next += bytes;
   }
@@ -37,7 +37,7 @@ struct Session::State {
   AlignedMemory owned;
   std::unique_ptr<Executor> executor;
   uint32_t position = 0;
-  uint32_t written_end = 0;    // one past the highest position ever written since the last full rewind
+  uint32_t written_end = 0;  // one past the highest position ever written since the last full rewind
   const float* logits = nullptr;
 
   uint32_t remaining() const { return plan.options.context_tokens - position; }
@@ -75,7 +75,8 @@ Result<Session> Session::Create(const ModelView& model, Plan plan, std::span<con
     return Status(StatusCode::kInvalidArgument, "the session's memory is not aligned to 64 bytes");
   }
   if (memory.size() < bytes) {
-    return Status(StatusCode::kOutOfMemory, "the session's memory is smaller than planned", static_cast<int64_t>(bytes));
+    return Status(StatusCode::kOutOfMemory, "the session's memory is smaller than planned",
+                  static_cast<int64_t>(bytes));
   }
   LINNET_ASSIGN_OR_RETURN(Executor executor, Executor::Create(state->model, state->plan, packed,
                                                               Place(state->plan.memory, memory.data()), pool));
@@ -86,7 +87,8 @@ Result<Session> Session::Create(const ModelView& model, Plan plan, std::span<con
 
 Status Session::State::CheckIds(std::span<const int32_t> ids) const {
   if (ids.empty()) return {StatusCode::kInvalidArgument, "no tokens were given", 0};
-  if (ids.size() > remaining()) return {StatusCode::kContextFull, "the tokens do not fit into the context", remaining()};
+  if (ids.size() > remaining())
+    return {StatusCode::kContextFull, "the tokens do not fit into the context", remaining()};
   const auto vocab_size = static_cast<int64_t>(model.config().vocab_size);
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= vocab_size) {

@@ -51,7 +51,8 @@ class Session {
   /// Appends one id, through the plan for single tokens. Errors: as Prefill.
   Status Decode(int32_t id);
 
-  /// Logits of the last position, [vocab_size]; empty before the first Prefill and after Rewind. Valid until the next call.
+  /// Logits of the last position, [vocab_size]; empty before the first Prefill and after Rewind. Valid until the next
+  /// call.
   std::span<const float> logits() const;
 
   uint32_t position() const;   // tokens in the sequence

@@ -21,9 +21,8 @@ void Strip(const DecoderStep& step, std::string* text) {
   size_t begin = 0, end = text->size();
   const std::string& unit = step.content;
   for (uint32_t i = 0; i < step.start && text->compare(begin, unit.size(), unit) == 0; ++i) begin += unit.size();
-  for (uint32_t i = 0; i < step.stop && end >= begin + unit.size() &&
-                       text->compare(end - unit.size(), unit.size(), unit) == 0;
-       ++i) {
+  for (uint32_t i = 0;
+       i < step.stop && end >= begin + unit.size() && text->compare(end - unit.size(), unit.size(), unit) == 0; ++i) {
     end -= unit.size();
   }
   text->resize(end);
@@ -75,8 +74,11 @@ void StreamDecoder::Push(int32_t id, std::string* out) {
         token_.swap(replaced_);
         break;
       }
-      case DecoderKind::kStrip: Strip(step, &token_); break;
-      case DecoderKind::kFuse: break;  // was taken out when the tokenizer was made
+      case DecoderKind::kStrip:
+        Strip(step, &token_);
+        break;
+      case DecoderKind::kFuse:
+        break;  // was taken out when the tokenizer was made
     }
   }
   PushText(token_, out);

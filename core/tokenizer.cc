@@ -11,7 +11,8 @@ namespace linnet {
 /// One call of Encode: its buffers, and the way from a text through segments and pieces to ids.
 class TokenizerEncoder {
  public:
-  TokenizerEncoder(const Tokenizer::Impl& tokenizer, bool parse_special, std::vector<int32_t>* out, Diagnostic* diagnostic)
+  TokenizerEncoder(const Tokenizer::Impl& tokenizer, bool parse_special, std::vector<int32_t>* out,
+                   Diagnostic* diagnostic)
       : tokenizer_(tokenizer), parse_special_(parse_special), out_(out), diagnostic_(diagnostic) {}
 
   /// Cuts the text at the added tokens that are searched in the text as given.

@@ -18,8 +18,9 @@
 namespace linnet {
 
 struct EncodeOptions {
-  bool add_special = false;    // put the model's prefix and suffix tokens (bos, eos) around the text
-  bool parse_special = false;  // special tokens written in the text become those tokens: for templates, not for a user's text
+  bool add_special = false;  // put the model's prefix and suffix tokens (bos, eos) around the text
+  bool parse_special =
+      false;  // special tokens written in the text become those tokens: for templates, not for a user's text
 };
 
 /// Read-only after Create; one Tokenizer may be used from several threads. Move-only.
@@ -28,19 +29,19 @@ class Tokenizer {
   /// Texts are cut off here so that positions fit 32 bits.
   static constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
-  /// Prepares a checked view (kind other than kNone): compiles its patterns, normalizes its added tokens. The bytes behind
-  /// the view outlive the Tokenizer. Errors: kInvalidArgument (kind kNone), kInvalidModel (a pattern that does not
-  /// compile), kUnsupported (a decoder that cannot work on a stream).
+  /// Prepares a checked view (kind other than kNone): compiles its patterns, normalizes its added tokens. The bytes
+  /// behind the view outlive the Tokenizer. Errors: kInvalidArgument (kind kNone), kInvalidModel (a pattern that does
+  /// not compile), kUnsupported (a decoder that cannot work on a stream).
   static Result<Tokenizer> Create(TokenizerView view, Diagnostic* diagnostic);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  /// Appends the ids of `text` to `out`. Bytes that are not UTF-8 are read as U+FFFD, one for each maximal invalid part.
-  /// Time and memory grow with n log n at most, but for patterns that backtrack without end, which PCRE2's limits stop.
-  /// Errors: kInvalidArgument (a longer text than kMaxTextBytes), kInvalidModel (a pattern that exceeds its limits);
-  /// `out` is then as before.
+  /// Appends the ids of `text` to `out`. Bytes that are not UTF-8 are read as U+FFFD, one for each maximal invalid
+  /// part. Time and memory grow with n log n at most, but for patterns that backtrack without end, which PCRE2's limits
+  /// stop. Errors: kInvalidArgument (a longer text than kMaxTextBytes), kInvalidModel (a pattern that exceeds its
+  /// limits); `out` is then as before.
   Status Encode(std::string_view text, const EncodeOptions& options, std::vector<int32_t>* out,
                 Diagnostic* diagnostic = nullptr) const;
 
@@ -83,8 +84,8 @@ class StreamDecoder {
  public:
   StreamDecoder(const Tokenizer& tokenizer, const StreamOptions& options);
 
-  /// Appends the text that `id` completes. Allocates only where `out` or the decoder's buffers (reserved when made for the
-  /// longest token) must grow.
+  /// Appends the text that `id` completes. Allocates only where `out` or the decoder's buffers (reserved when made for
+  /// the longest token) must grow.
   void Push(int32_t id, std::string* out);
   /// Ends the text: bytes that are held back become one U+FFFD.
   void Flush(std::string* out);
@@ -97,7 +98,7 @@ class StreamDecoder {
   const Tokenizer* tokenizer_;
   StreamOptions options_;
   bool first_token_;
-  uint32_t strip_left_;         // copies of the decoder's strip character that are still dropped
+  uint32_t strip_left_;  // copies of the decoder's strip character that are still dropped
   uint32_t pending_count_ = 0;
   std::array<char, 4> pending_ = {};
   std::string token_, replaced_;  // one token's text while steps are applied

@@ -29,8 +29,10 @@ bool IsWordCharacter(uint32_t c) {
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC: return true;
-    default: return c == 0x200c || c == 0x200d;
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return c == 0x200c || c == 0x200d;
   }
 }
 

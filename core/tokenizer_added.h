@@ -18,7 +18,7 @@ class AddedTokenSet {
   struct Entry {
     std::string_view text;  // not empty; points to bytes that outlive the set
     int32_t id;
-    uint32_t flags;         // AddedTokenEntry::Flag
+    uint32_t flags;  // AddedTokenEntry::Flag
   };
   struct Match {
     size_t begin = 0, end = 0;  // with the white space that the token takes
@@ -41,7 +41,7 @@ class AddedTokenSet {
   };
   const Entry* LongestAt(std::string_view text, bool parse_special) const;
 
-  std::vector<Entry> entries_;            // ascending by text
+  std::vector<Entry> entries_;              // ascending by text
   std::array<Range, 256> first_byte_ = {};  // entries that start with a byte
 };
 

@@ -41,7 +41,8 @@ class TokenizerBpe {
 
  private:
   void MakeSymbols(std::string_view piece, std::vector<Scratch::Symbol>* symbols) const;
-  void AddCharacter(std::string_view piece, uint32_t begin, uint32_t length, std::vector<Scratch::Symbol>* symbols) const;
+  void AddCharacter(std::string_view piece, uint32_t begin, uint32_t length,
+                    std::vector<Scratch::Symbol>* symbols) const;
   void AddUnknown(uint32_t begin, uint32_t length, std::vector<Scratch::Symbol>* symbols) const;
   bool HasByteTokens(std::string_view text) const;
   void FindPair(std::string_view piece, std::vector<Scratch::Symbol>* symbols, int32_t left) const;

@@ -43,7 +43,7 @@ struct Tokenizer::Impl {
 
   // The decoder, split where it stops to look at single tokens.
   std::vector<DecoderStep> token_steps;
-  std::string strip_text;     // one code point; up to strip_count of it are dropped from the start of a text
+  std::string strip_text;  // one code point; up to strip_count of it are dropped from the start of a text
   uint32_t strip_count = 0;
 };
 

@@ -15,18 +15,19 @@ namespace {
 // No published normalizer grows text more than NFKD does (18 times, U+FDFA); a chain of replacements could by far.
 constexpr size_t kMaxGrowth = 64;
 
-/// Canonical (or compatibility) decomposition. utf8proc maps each code point; the order of combining marks is ours, since
-/// utf8proc's own sort is quadratic in the length of a run of marks.
+/// Canonical (or compatibility) decomposition. utf8proc maps each code point; the order of combining marks is ours,
+/// since utf8proc's own sort is quadratic in the length of a run of marks.
 bool Decompose(std::string_view text, bool compatibility, std::vector<utf8proc_int32_t>* out) {
-  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
-                                                      (compatibility ? UTF8PROC_COMPAT : 0));
+  const auto options =
+      static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compatibility ? UTF8PROC_COMPAT : 0));
   out->clear();
   out->reserve(text.size() + 4);
   for (size_t i = 0; i < text.size();) {
     const Utf8Result c = DecodeUtf8(text.substr(i, 4));
     utf8proc_int32_t parts[32];
     int boundary = 0;
-    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c.code_point), parts, 32, options, &boundary);
+    const auto count =
+        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c.code_point), parts, 32, options, &boundary);
     if (count < 0 || count > 32) return false;
     out->insert(out->end(), parts, parts + count);
     i += std::max(1u, c.length);
@@ -56,11 +57,13 @@ Status NormalizeForm(bool compatibility, bool compose, std::string* text, Diagno
   bool ok = Decompose(*text, compatibility, &points);
   auto count = static_cast<utf8proc_ssize_t>(points.size());
   if (ok && compose) {
-    count = utf8proc_normalize_utf32(points.data(), count, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    count = utf8proc_normalize_utf32(points.data(), count,
+                                     static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
     ok = count >= 0;
   }
   if (!ok) {
-    return Fail(diagnostic, StatusCode::kInternal, "Unicode normalization failed", "tokenizer: Unicode normalization failed");
+    return Fail(diagnostic, StatusCode::kInternal, "Unicode normalization failed",
+                "tokenizer: Unicode normalization failed");
   }
   text->clear();
   for (utf8proc_ssize_t i = 0; i < count; ++i) AppendUtf8(static_cast<uint32_t>(points[static_cast<size_t>(i)]), text);
@@ -165,20 +168,36 @@ Status TokenizerNormalizer::Apply(std::string* text, TokenizerRegex::Scratch* sc
   const size_t limit = kMaxGrowth * (text->size() + TokenizerSpec::kMaxPatternBytes);
   for (const Step& step : steps_) {
     switch (step.spec.kind) {
-      case NormalizerKind::kNfc: LINNET_RETURN_IF_ERROR(NormalizeForm(false, true, text, diagnostic)); break;
-      case NormalizerKind::kNfd: LINNET_RETURN_IF_ERROR(NormalizeForm(false, false, text, diagnostic)); break;
-      case NormalizerKind::kNfkc: LINNET_RETURN_IF_ERROR(NormalizeForm(true, true, text, diagnostic)); break;
-      case NormalizerKind::kNfkd: LINNET_RETURN_IF_ERROR(NormalizeForm(true, false, text, diagnostic)); break;
-      case NormalizerKind::kLowercase: Lowercase(text); break;
-      case NormalizerKind::kStripAccents: StripAccents(text); break;
+      case NormalizerKind::kNfc:
+        LINNET_RETURN_IF_ERROR(NormalizeForm(false, true, text, diagnostic));
+        break;
+      case NormalizerKind::kNfd:
+        LINNET_RETURN_IF_ERROR(NormalizeForm(false, false, text, diagnostic));
+        break;
+      case NormalizerKind::kNfkc:
+        LINNET_RETURN_IF_ERROR(NormalizeForm(true, true, text, diagnostic));
+        break;
+      case NormalizerKind::kNfkd:
+        LINNET_RETURN_IF_ERROR(NormalizeForm(true, false, text, diagnostic));
+        break;
+      case NormalizerKind::kLowercase:
+        Lowercase(text);
+        break;
+      case NormalizerKind::kStripAccents:
+        StripAccents(text);
+        break;
       case NormalizerKind::kPrepend:
         if (!text->empty()) text->insert(0, step.spec.content);
         break;
       case NormalizerKind::kReplace:
         LINNET_RETURN_IF_ERROR(Replace(step.pattern.front(), step.spec.content, limit, text, scratch, diagnostic));
         break;
-      case NormalizerKind::kStripLeft: StripLeft(text); break;
-      case NormalizerKind::kStripRight: StripRight(text); break;
+      case NormalizerKind::kStripLeft:
+        StripLeft(text);
+        break;
+      case NormalizerKind::kStripRight:
+        StripRight(text);
+        break;
     }
   }
   return Status::Ok();

@@ -18,8 +18,8 @@ class TokenizerNormalizer {
   static Result<TokenizerNormalizer> Create(std::vector<NormalizerStep> steps, Diagnostic* diagnostic);
 
   bool empty() const { return steps_.empty(); }
-  /// Applies every step to `text`, valid UTF-8, in place. Errors: those of TokenizerRegex::Find; kInvalidModel where the
-  /// steps blow the text up beyond kMaxGrowth times its size; kOutOfMemory.
+  /// Applies every step to `text`, valid UTF-8, in place. Errors: those of TokenizerRegex::Find; kInvalidModel where
+  /// the steps blow the text up beyond kMaxGrowth times its size; kOutOfMemory.
   Status Apply(std::string* text, TokenizerRegex::Scratch* scratch, Diagnostic* diagnostic) const;
 
   size_t memory_bytes() const;

@@ -43,7 +43,8 @@ class PartCollector {
   void AddDelimiter(Piece part) {
     const bool has_previous = out_->size() > first_;
     switch (behavior_) {
-      case SplitBehavior::kRemoved: break;
+      case SplitBehavior::kRemoved:
+        break;
       case SplitBehavior::kMergedWithPrevious:
         if (has_previous && !after_delimiter_) {
           out_->back().end = part.end;
@@ -59,7 +60,9 @@ class PartCollector {
         }
         break;
       case SplitBehavior::kIsolated:
-      case SplitBehavior::kMergedWithNext: out_->push_back(part); break;
+      case SplitBehavior::kMergedWithNext:
+        out_->push_back(part);
+        break;
     }
     after_delimiter_ = true;
   }
@@ -71,8 +74,8 @@ class PartCollector {
   std::vector<Piece>* out_;
 };
 
-Status SplitPiece(const TokenizerRegex& pattern, const PreTokenizerStep& spec, const Piece& piece, TokenizerPieces* pieces,
-                  TokenizerRegex::Scratch* scratch, Diagnostic* diagnostic) {
+Status SplitPiece(const TokenizerRegex& pattern, const PreTokenizerStep& spec, const Piece& piece,
+                  TokenizerPieces* pieces, TokenizerRegex::Scratch* scratch, Diagnostic* diagnostic) {
   const std::string_view text = pieces->TextOf(piece);
   PartCollector parts(spec.behavior, spec.invert, &pieces->next_pieces);
   size_t previous = 0, start = 0;
@@ -127,7 +130,8 @@ void AppendReplaced(std::string_view text, char from, std::string_view to, std::
 
 }  // namespace
 
-Result<TokenizerPreTokenizer> TokenizerPreTokenizer::Create(std::vector<PreTokenizerStep> steps, Diagnostic* diagnostic) {
+Result<TokenizerPreTokenizer> TokenizerPreTokenizer::Create(std::vector<PreTokenizerStep> steps,
+                                                            Diagnostic* diagnostic) {
   TokenizerPreTokenizer result;
   bool byte_level_seen = false;
   for (PreTokenizerStep& spec : steps) {
@@ -184,7 +188,9 @@ Status TokenizerPreTokenizer::Run(bool at_start, TokenizerPieces* pieces, Tokeni
   pieces->pieces.push_back({0, static_cast<uint32_t>(pieces->text.size())});
   for (const Step& step : steps_) {
     switch (step.spec.kind) {
-      case PreTokenizerKind::kSplit: LINNET_RETURN_IF_ERROR(Split(step, pieces, scratch, diagnostic)); break;
+      case PreTokenizerKind::kSplit:
+        LINNET_RETURN_IF_ERROR(Split(step, pieces, scratch, diagnostic));
+        break;
       case PreTokenizerKind::kPrefixSpace:
         LINNET_RETURN_IF_ERROR(RewritePieces(pieces, diagnostic, [](std::string_view text, size_t, std::string* out) {
           if (!text.starts_with(' ')) out->push_back(' ');

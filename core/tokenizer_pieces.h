@@ -46,7 +46,8 @@ class TokenizerPreTokenizer {
     PreTokenizerStep spec;
     std::vector<TokenizerRegex> pattern;  // one for kSplit and a splitting kMetaspace, else none
   };
-  static Status Split(const Step& step, TokenizerPieces* pieces, TokenizerRegex::Scratch* scratch, Diagnostic* diagnostic);
+  static Status Split(const Step& step, TokenizerPieces* pieces, TokenizerRegex::Scratch* scratch,
+                      Diagnostic* diagnostic);
   static Status Metaspace(const Step& step, bool at_start, TokenizerPieces* pieces, TokenizerRegex::Scratch* scratch,
                           Diagnostic* diagnostic);
 

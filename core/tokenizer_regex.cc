@@ -13,8 +13,8 @@
 namespace linnet {
 namespace {
 
-// Backtracking steps that one match may take: PCRE2's own default, and some for each byte, since a run of white space that
-// is given back byte by byte is ordinary.
+// Backtracking steps that one match may take: PCRE2's own default, and some for each byte, since a run of white space
+// that is given back byte by byte is ordinary.
 constexpr uint32_t kMatchLimitBase = 10'000'000;
 constexpr uint32_t kMatchLimitPerByte = 8;
 constexpr uint32_t kHeapLimitKib = 256 * 1024;  // interpreter only; its frames are on the heap, never on the stack
@@ -63,11 +63,16 @@ class OnigurumaSyntax {
           }
           out_.push_back(pattern_[i_++]);
           break;
-        case '{': CopyBrace(); break;
+        case '{':
+          CopyBrace();
+          break;
         case '*':
         case '+':
-        case '?': out_.push_back(pattern_[i_++]); break;
-        default: CopyCharacter();
+        case '?':
+          out_.push_back(pattern_[i_++]);
+          break;
+        default:
+          CopyCharacter();
       }
     }
     return std::move(out_);
@@ -190,19 +195,21 @@ Result<TokenizerRegex> TokenizerRegex::Compile(std::string_view pattern, bool re
   // Class intersection as in Oniguruma; only where it is asked for, since it changes the meaning of "[" inside a class.
   const bool nested_classes = pattern.find("&&") != std::string_view::npos;
   const std::string translated = OnigurumaSyntax(pattern, nested_classes).ToPcre2();
-  const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | (nested_classes ? PCRE2_ALT_EXTENDED_CLASS : 0u);
+  const uint32_t options =
+      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | (nested_classes ? PCRE2_ALT_EXTENDED_CLASS : 0u);
   const CompileContext context(pcre2_compile_context_create(nullptr));
   int error = 0;
   PCRE2_SIZE offset = 0;
   if (context != nullptr) {
-    impl->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), options, &error, &offset, context.get()));
+    impl->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), options, &error,
+                                   &offset, context.get()));
   }
   if (impl->code == nullptr) {
     char reason[160] = "out of memory";
     if (error != 0) pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(reason), sizeof(reason));
     return Fail(diagnostic, StatusCode::kInvalidModel, "a tokenizer pattern does not compile",
-                "tokenizer: the pattern \"%.*s\" does not compile: %s (at offset %zu)", ShownLength(pattern), pattern.data(),
-                reason, static_cast<size_t>(offset));
+                "tokenizer: the pattern \"%.*s\" does not compile: %s (at offset %zu)", ShownLength(pattern),
+                pattern.data(), reason, static_cast<size_t>(offset));
   }
   // Where the system forbids making code, the interpreter does the work.
   impl->jit = pcre2_jit_compile(impl->code.get(), PCRE2_JIT_COMPLETE) == 0;
@@ -241,8 +248,8 @@ Result<TokenizerRegex::Match> TokenizerRegex::Find(std::string_view text, size_t
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(own.data.get());
   if (count < 0 || ends[0] < start || ends[1] < ends[0]) {
     return Fail(diagnostic, StatusCode::kInvalidModel, "a tokenizer pattern exceeds its limits",
-                "tokenizer: a pattern fails on a text of %zu bytes (PCRE2 error %d): it backtracks without end", text.size(),
-                count);
+                "tokenizer: a pattern fails on a text of %zu bytes (PCRE2 error %d): it backtracks without end",
+                text.size(), count);
   }
   return Match{ends[0], ends[1], true};
 }

@@ -32,8 +32,8 @@ class TokenizerRegex {
     std::unique_ptr<Impl> impl_;  // made by the first match
   };
 
-  /// Compiles `pattern`: with `regex`, in the syntax that tokenizer.json files use (Oniguruma's, as far as PCRE2 shares it;
-  /// \s is Unicode's White_Space); without, the text itself. Errors: kInvalidModel with the reason and its offset.
+  /// Compiles `pattern`: with `regex`, in the syntax that tokenizer.json files use (Oniguruma's, as far as PCRE2 shares
+  /// it; \s is Unicode's White_Space); without, the text itself. Errors: kInvalidModel with the reason and its offset.
   static Result<TokenizerRegex> Compile(std::string_view pattern, bool regex, Diagnostic* diagnostic);
 
   TokenizerRegex(TokenizerRegex&&) noexcept;

@@ -13,8 +13,8 @@ namespace linnet {
 
 /// Where a trace of T tokens through L layers of width d goes; memory of the caller.
 struct StreamTrace {
-  std::span<float> stream;           // [L + 1, T, d]: entry 0 is the input of layer 0, entry i + 1 the output of layer i;
-                                     // the final norm is not applied
+  std::span<float> stream;           // [L + 1, T, d]: entry 0 is the input of layer 0, entry i + 1 the output of
+                                     // layer i; the final norm is not applied
   std::span<float> norms;            // [L + 1, T]: Euclidean norm of each row
   std::span<float> attention_share;  // [L, T]: norm of what the attention adds to the stream / norm of what it adds to
   std::span<float> ffn_share;        // [L, T]: the same of the FFN. In a parallel block both add to the block's input

@@ -24,17 +24,17 @@ struct SourceFile {
 
 /// Everything but weights that the model file takes from its source.
 struct CheckpointInfo {
-  ModelConfig config;                    // validated
-  TokenizerSpec tokenizer;               // kind kNone where the source has none
-  std::string chat_template;             // Jinja text; empty: none
+  ModelConfig config;         // validated
+  TokenizerSpec tokenizer;    // kind kNone where the source has none
+  std::string chat_template;  // Jinja text; empty: none
   GenerationDefaults generation;
-  std::string license;                   // the licence's text or name as the source gives it; may be empty
-  std::string name;                      // the model's name as the source gives it; may be empty
+  std::string license;  // the licence's text or name as the source gives it; may be empty
+  std::string name;     // the model's name as the source gives it; may be empty
 };
 
 /// How a tensor is stored in the source, for reports and for the choice of automatic types.
 struct SourceType {
-  const char* name = "F32";              // "F32", "BF16", "Q4_K", ...
+  const char* name = "F32";  // "F32", "BF16", "Q4_K", ...
   double bits_per_weight = 32.0;
 };
 

@@ -201,8 +201,8 @@ void AddValues(const Tile<T>& tile, const ActiveRows& rows, uint32_t begin, uint
     Product<T> product = {};
     product.a = tile.scratch.scores + begin * kScoreStride + entry;
     product.a_stride = kScoreStride;
-    product.b = tile.cache.values +
-                tile.cache.Slot(rows.split_pos + static_cast<uint32_t>(entry)) * tile.cache.value_stride;
+    product.b =
+        tile.cache.values + tile.cache.Slot(rows.split_pos + static_cast<uint32_t>(entry)) * tile.cache.value_stride;
     product.b_stride = tile.cache.value_stride;
     product.depth = block_end - entry;
     product.c = out.data + begin * out.stride;
@@ -302,9 +302,12 @@ void RunTaskOfType(const AttentionArgs& args, size_t task, std::byte* thread_scr
 
 void RunTaskImpl(const AttentionArgs& args, size_t task, std::byte* thread_scratch, std::byte* partials) {
   switch (args.layout->shape.type) {
-    case KvType::kF32: return RunTaskOfType<float>(args, task, thread_scratch, partials);
-    case KvType::kF16: return RunTaskOfType<uint16_t>(args, task, thread_scratch, partials);
-    case KvType::kInt8: return RunTaskOfType<int8_t>(args, task, thread_scratch, partials);
+    case KvType::kF32:
+      return RunTaskOfType<float>(args, task, thread_scratch, partials);
+    case KvType::kF16:
+      return RunTaskOfType<uint16_t>(args, task, thread_scratch, partials);
+    case KvType::kInt8:
+      return RunTaskOfType<int8_t>(args, task, thread_scratch, partials);
   }
 }
 

@@ -18,11 +18,11 @@ constexpr uint32_t kAttentionSplit = 256;
 constexpr uint32_t kAttentionTileRows = 24;
 
 struct AttentionOptions {
-  float score_scale = 1.0f;              // score = score_scale * q.k
-  float logit_soft_cap = 0.0f;           // c > 0: score = c * tanh(score / c), before bias and mask; 0: none
-  uint32_t window = 0;                   // position i sees j with i - window < j <= i; 0: every j <= i
-  const float* sinks = nullptr;          // [n_heads]: a logit that joins the softmax's denominator only; or null
-  const float* alibi_slopes = nullptr;   // [n_heads]: slope * (j - i) is added to the score (arXiv:2108.12409); or null
+  float score_scale = 1.0f;             // score = score_scale * q.k
+  float logit_soft_cap = 0.0f;          // c > 0: score = c * tanh(score / c), before bias and mask; 0: none
+  uint32_t window = 0;                  // position i sees j with i - window < j <= i; 0: every j <= i
+  const float* sinks = nullptr;         // [n_heads]: a logit that joins the softmax's denominator only; or null
+  const float* alibi_slopes = nullptr;  // [n_heads]: slope * (j - i) is added to the score (arXiv:2108.12409); or null
 };
 
 /// softmax(mask(score)) * V for n_tokens queries at first_pos, first_pos + 1, ... over what the cache holds up to each.
@@ -39,13 +39,13 @@ struct AttentionArgs {
   const std::byte* cache = nullptr;  // the layer's start
   uint32_t n_heads = 0;              // a multiple of the layout's n_kv_heads
   uint32_t first_pos = 0;
-  uint32_t n_tokens = 0;             // >= 1
-  const float* q = nullptr;          // [n_tokens][n_heads][head_dim], strides in floats
+  uint32_t n_tokens = 0;     // >= 1
+  const float* q = nullptr;  // [n_tokens][n_heads][head_dim], strides in floats
   size_t q_token_stride = 0;
-  size_t q_head_stride = 0;          // head_dim where heads are adjacent
-  float* out = nullptr;              // [n_tokens][n_heads][value_dim], strides in floats
+  size_t q_head_stride = 0;  // head_dim where heads are adjacent
+  float* out = nullptr;      // [n_tokens][n_heads][value_dim], strides in floats
   size_t out_token_stride = 0;
-  size_t out_head_stride = 0;        // value_dim where heads are adjacent
+  size_t out_head_stride = 0;  // value_dim where heads are adjacent
   AttentionOptions options;
 };
 

@@ -64,10 +64,10 @@ inline QueryTile MakeQueryTile(const AttentionArgs& args, uint32_t kv_head, uint
 // A thread's scratch: [kAttentionTileRows] rows each.
 struct ThreadScratch {
   size_t q_stride, value_stride;  // floats
-  float* q;        // scaled queries
-  float* scores;   // of one split, then probabilities; stride kScoreStride
-  float* merged;   // output of the splits so far
-  float* split;    // output of this split
+  float* q;                       // scaled queries
+  float* scores;                  // of one split, then probabilities; stride kScoreStride
+  float* merged;                  // output of the splits so far
+  float* split;                   // output of this split
 
   static uint64_t Floats(const KvShape& shape) {
     return kAttentionTileRows *

@@ -24,7 +24,7 @@ using KvTag = hn::CappedTag<float, 16>;
 // Accumulators per kernel: rows times vectors; beside them vectors of B and a broadcast of A in registers. Few rows
 // take more vectors: their multiply-adds would wait for each other otherwise, and memory is read in longer runs.
 #if (HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3) || HWY_ARCH_ARM_V7
-constexpr size_t kDotRows = 3;  // 16 registers: 3 x 4 + 1 + 1
+constexpr size_t kDotRows = 3;                                      // 16 registers: 3 x 4 + 1 + 1
 constexpr size_t MaxVecs(size_t rows) { return rows > 3 ? 2 : 4; }  // 6 x 2 + 2 + 1, 3 x 4 + 1 + 3
 #else
 constexpr size_t kDotRows = 6;  // 32 registers: 6 x 4 + 4 + 1
@@ -80,34 +80,33 @@ struct Product {
 // in arrays. 6 x 4 accumulators do 24 multiply-adds for 10 loads; without the blocking every one would wait for a load.
 #define LINNET_EACH_ROW(step) step(0) step(1) step(2) step(3) step(4) step(5)
 
-#define LINNET_DECLARE_ROW(r) \
-  [[maybe_unused]] auto c##r##0 = zero, c##r##1 = zero, c##r##2 = zero, c##r##3 = zero;
+#define LINNET_DECLARE_ROW(r) [[maybe_unused]] auto c##r##0 = zero, c##r##1 = zero, c##r##2 = zero, c##r##3 = zero;
 
-#define LINNET_LOAD_ROW(r)                                                    \
-  if constexpr (kRows > r) {                                                  \
-    const float* c = t.c + r * t.c_stride;                                    \
-    c##r##0 = hn::LoadU(d, c);                                                \
-    if constexpr (kVecs > 1) c##r##1 = hn::LoadU(d, c + lanes);               \
-    if constexpr (kVecs > 2) c##r##2 = hn::LoadU(d, c + 2 * lanes);           \
-    if constexpr (kVecs > 3) c##r##3 = hn::LoadU(d, c + 3 * lanes);           \
+#define LINNET_LOAD_ROW(r)                                          \
+  if constexpr (kRows > r) {                                        \
+    const float* c = t.c + r * t.c_stride;                          \
+    c##r##0 = hn::LoadU(d, c);                                      \
+    if constexpr (kVecs > 1) c##r##1 = hn::LoadU(d, c + lanes);     \
+    if constexpr (kVecs > 2) c##r##2 = hn::LoadU(d, c + 2 * lanes); \
+    if constexpr (kVecs > 3) c##r##3 = hn::LoadU(d, c + 3 * lanes); \
   }
 
-#define LINNET_MULTIPLY_ROW(r)                                    \
-  if constexpr (kRows > r) {                                      \
-    const auto a = hn::Set(d, t.a[r * t.a_stride + k]);           \
-    c##r##0 = hn::MulAdd(a, b0, c##r##0);                         \
+#define LINNET_MULTIPLY_ROW(r)                                     \
+  if constexpr (kRows > r) {                                       \
+    const auto a = hn::Set(d, t.a[r * t.a_stride + k]);            \
+    c##r##0 = hn::MulAdd(a, b0, c##r##0);                          \
     if constexpr (kVecs > 1) c##r##1 = hn::MulAdd(a, b1, c##r##1); \
     if constexpr (kVecs > 2) c##r##2 = hn::MulAdd(a, b2, c##r##2); \
     if constexpr (kVecs > 3) c##r##3 = hn::MulAdd(a, b3, c##r##3); \
   }
 
-#define LINNET_STORE_ROW(r)                                          \
-  if constexpr (kRows > r) {                                         \
-    float* c = t.c + r * t.c_stride;                                 \
-    hn::StoreU(c##r##0, d, c);                                       \
-    if constexpr (kVecs > 1) hn::StoreU(c##r##1, d, c + lanes);      \
-    if constexpr (kVecs > 2) hn::StoreU(c##r##2, d, c + 2 * lanes);  \
-    if constexpr (kVecs > 3) hn::StoreU(c##r##3, d, c + 3 * lanes);  \
+#define LINNET_STORE_ROW(r)                                         \
+  if constexpr (kRows > r) {                                        \
+    float* c = t.c + r * t.c_stride;                                \
+    hn::StoreU(c##r##0, d, c);                                      \
+    if constexpr (kVecs > 1) hn::StoreU(c##r##1, d, c + lanes);     \
+    if constexpr (kVecs > 2) hn::StoreU(c##r##2, d, c + 2 * lanes); \
+    if constexpr (kVecs > 3) hn::StoreU(c##r##3, d, c + 3 * lanes); \
   }
 
 template <size_t kRows, size_t kVecs, bool kPartial, typename T>
@@ -138,11 +137,11 @@ HWY_NOINLINE void ProductKernel(const Product<T>& t) {
   LINNET_EACH_ROW(LINNET_STORE_ROW)
 }
 
-#define LINNET_EACH_OF_8(step, first)                             \
-  step(first, 0) step(first, 1) step(first, 2) step(first, 3)     \
-  step(first, 4) step(first, 5) step(first, 6) step(first, 7)
-#define LINNET_STREAM_DECLARE(first, v)                                                           \
-  [[maybe_unused]] auto c##first##v = zero;                                                       \
+#define LINNET_EACH_OF_8(step, first)                                                                      \
+  step(first, 0) step(first, 1) step(first, 2) step(first, 3) step(first, 4) step(first, 5) step(first, 6) \
+      step(first, 7)
+#define LINNET_STREAM_DECLARE(first, v)     \
+  [[maybe_unused]] auto c##first##v = zero; \
   if (t.accumulate && kVecs > first) c##first##v = hn::LoadU(d, t.c + (first + v) * lanes);
 #define LINNET_STREAM_MULTIPLY(first, v) \
   if constexpr (kVecs > first) c##first##v = hn::MulAdd(a, LoadF32(d, b + (first + v) * lanes), c##first##v);
@@ -175,12 +174,21 @@ HWY_INLINE void ForRows(size_t rows, const Kernel& kernel) {
   size_t row = 0;
   for (; row + kMax <= rows; row += kMax) kernel.template Run<kMax>(row);
   switch (rows - row) {
-    case 1: return kernel.template Run<1>(row);
-    case 2: return kernel.template Run<2>(row);
-    case 3: if constexpr (kMax > 3) return kernel.template Run<3>(row); break;
-    case 4: if constexpr (kMax > 4) return kernel.template Run<4>(row); break;
-    case 5: if constexpr (kMax > 5) return kernel.template Run<5>(row); break;
-    default: break;
+    case 1:
+      return kernel.template Run<1>(row);
+    case 2:
+      return kernel.template Run<2>(row);
+    case 3:
+      if constexpr (kMax > 3) return kernel.template Run<3>(row);
+      break;
+    case 4:
+      if constexpr (kMax > 4) return kernel.template Run<4>(row);
+      break;
+    case 5:
+      if constexpr (kMax > 5) return kernel.template Run<5>(row);
+      break;
+    default:
+      break;
   }
 }
 
@@ -256,35 +264,35 @@ struct RowDots {
   size_t c_stride;
 };
 
-#define LINNET_DOT_ROW(r)                                                \
-  if constexpr (kRows > r) {                                             \
-    const auto a = load(t.a + r * t.a_stride + k);                       \
-    c##r##0 = hn::MulAdd(a, b0, c##r##0);                                \
-    c##r##1 = hn::MulAdd(a, b1, c##r##1);                                \
-    c##r##2 = hn::MulAdd(a, b2, c##r##2);                                \
-    c##r##3 = hn::MulAdd(a, b3, c##r##3);                                \
+#define LINNET_DOT_ROW(r)                          \
+  if constexpr (kRows > r) {                       \
+    const auto a = load(t.a + r * t.a_stride + k); \
+    c##r##0 = hn::MulAdd(a, b0, c##r##0);          \
+    c##r##1 = hn::MulAdd(a, b1, c##r##1);          \
+    c##r##2 = hn::MulAdd(a, b2, c##r##2);          \
+    c##r##3 = hn::MulAdd(a, b3, c##r##3);          \
   }
 
-#define LINNET_DOT_STEP(loader)                                          \
-  {                                                                      \
-    const auto load = loader;                                            \
-    const T* b = t.b + k;                                                \
-    const auto b0 = load(b), b1 = load(b + t.b_stride);                  \
+#define LINNET_DOT_STEP(loader)                                              \
+  {                                                                          \
+    const auto load = loader;                                                \
+    const T* b = t.b + k;                                                    \
+    const auto b0 = load(b), b1 = load(b + t.b_stride);                      \
     const auto b2 = load(b + 2 * t.b_stride), b3 = load(b + 3 * t.b_stride); \
     hwy::Prefetch(b + 8 * t.b_stride);                                       \
     hwy::Prefetch(b + 9 * t.b_stride);                                       \
     hwy::Prefetch(b + 10 * t.b_stride);                                      \
     hwy::Prefetch(b + 11 * t.b_stride);                                      \
-    LINNET_EACH_ROW(LINNET_DOT_ROW)                                      \
+    LINNET_EACH_ROW(LINNET_DOT_ROW)                                          \
   }
 
-#define LINNET_REDUCE_ROW(r)                        \
-  if constexpr (kRows > r) {                        \
-    float* c = t.c + r * t.c_stride;                \
-    c[0] = hn::ReduceSum(d, c##r##0);               \
-    c[1] = hn::ReduceSum(d, c##r##1);               \
-    c[2] = hn::ReduceSum(d, c##r##2);               \
-    c[3] = hn::ReduceSum(d, c##r##3);               \
+#define LINNET_REDUCE_ROW(r)          \
+  if constexpr (kRows > r) {          \
+    float* c = t.c + r * t.c_stride;  \
+    c[0] = hn::ReduceSum(d, c##r##0); \
+    c[1] = hn::ReduceSum(d, c##r##1); \
+    c[2] = hn::ReduceSum(d, c##r##2); \
+    c[3] = hn::ReduceSum(d, c##r##3); \
   }
 
 template <size_t kRows, typename T>

@@ -118,8 +118,8 @@ HWY_NOINLINE void FinishRow(SoftmaxState state, const float* merged, const float
     const float max = std::max(state.max, *sink);
     scale = ScalarExp(state.max - max);
     const hn::CappedTag<float, 1> d1;
-    state.sum = hn::GetLane(
-        hn::MulAdd(hn::Set(d1, state.sum), hn::Set(d1, scale), hn::Set(d1, ScalarExp(*sink - max))));
+    state.sum =
+        hn::GetLane(hn::MulAdd(hn::Set(d1, state.sum), hn::Set(d1, scale), hn::Set(d1, ScalarExp(*sink - max))));
   }
   const auto factor = hn::Set(d, scale), sum = hn::Set(d, state.sum);
   size_t i = 0;

@@ -107,9 +107,12 @@ void RunStoreOfType(const KvStoreArgs& args, uint32_t head, uint32_t first_token
 
 void RunStoreImpl(const KvStoreArgs& args, uint32_t head, uint32_t first_token, uint32_t end_token) {
   switch (args.layout->shape.type) {
-    case KvType::kF32: return RunStoreOfType<float>(args, head, first_token, end_token);
-    case KvType::kF16: return RunStoreOfType<uint16_t>(args, head, first_token, end_token);
-    case KvType::kInt8: return RunStoreOfType<int8_t>(args, head, first_token, end_token);
+    case KvType::kF32:
+      return RunStoreOfType<float>(args, head, first_token, end_token);
+    case KvType::kF16:
+      return RunStoreOfType<uint16_t>(args, head, first_token, end_token);
+    case KvType::kInt8:
+      return RunStoreOfType<int8_t>(args, head, first_token, end_token);
   }
 }
 
@@ -129,9 +132,12 @@ uint32_t BlocksOf(const KvStoreArgs& args) {
 
 uint64_t ElementBytes(KvType type) {
   switch (type) {
-    case KvType::kF32: return 4;
-    case KvType::kF16: return 2;
-    case KvType::kInt8: return 1;
+    case KvType::kF32:
+      return 4;
+    case KvType::kF16:
+      return 2;
+    case KvType::kInt8:
+      return 1;
   }
   return 0;
 }
@@ -140,9 +146,12 @@ uint64_t ElementBytes(KvType type) {
 
 const char* KvTypeName(KvType type) {
   switch (type) {
-    case KvType::kF32: return "f32";
-    case KvType::kF16: return "f16";
-    case KvType::kInt8: return "int8";
+    case KvType::kF32:
+      return "f32";
+    case KvType::kF16:
+      return "f16";
+    case KvType::kInt8:
+      return "int8";
   }
   return "?";
 }
@@ -169,9 +178,7 @@ KvLayout MakeKvLayout(const KvShape& shape) {
   return layout;
 }
 
-size_t KvStoreTaskCount(const KvStoreArgs& args) {
-  return size_t{args.layout->shape.n_kv_heads} * BlocksOf(args);
-}
+size_t KvStoreTaskCount(const KvStoreArgs& args) { return size_t{args.layout->shape.n_kv_heads} * BlocksOf(args); }
 
 void RunKvStoreTask(const KvStoreArgs& args, size_t task) {
   LINNET_DCHECK(task < KvStoreTaskCount(args));

@@ -56,12 +56,12 @@ KvLayout MakeKvLayout(const KvShape& shape);
 
 struct KvStoreArgs {
   const KvLayout* layout = nullptr;
-  std::byte* cache = nullptr;   // the layer's start; may hold anything (NaN, old data) where nothing was stored
-  uint32_t first_pos = 0;       // absolute position of the first row
-  uint32_t n_tokens = 0;        // >= 1, <= capacity
-  const float* k = nullptr;     // [n_tokens][n_kv_heads][head_dim], heads adjacent; latent: [n_tokens][head_dim]
-  size_t k_token_stride = 0;    // floats from one token's row to the next
-  const float* v = nullptr;     // [n_tokens][n_kv_heads][value_dim], heads adjacent; latent: not read
+  std::byte* cache = nullptr;  // the layer's start; may hold anything (NaN, old data) where nothing was stored
+  uint32_t first_pos = 0;      // absolute position of the first row
+  uint32_t n_tokens = 0;       // >= 1, <= capacity
+  const float* k = nullptr;    // [n_tokens][n_kv_heads][head_dim], heads adjacent; latent: [n_tokens][head_dim]
+  size_t k_token_stride = 0;   // floats from one token's row to the next
+  const float* v = nullptr;    // [n_tokens][n_kv_heads][value_dim], heads adjacent; latent: not read
   size_t v_token_stride = 0;
 };
 

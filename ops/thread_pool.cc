@@ -8,7 +8,8 @@ namespace linnet::ops {
 
 Result<ThreadPool> ThreadPool::Create(size_t n_threads) {
   if (n_threads < 1 || n_threads > kMaxThreads) {
-    return Status(StatusCode::kInvalidArgument, "the number of threads is out of range", static_cast<int64_t>(n_threads));
+    return Status(StatusCode::kInvalidArgument, "the number of threads is out of range",
+                  static_cast<int64_t>(n_threads));
   }
   pthreadpool* handle = pthreadpool_create(n_threads);
   if (handle == nullptr) return Status(StatusCode::kOutOfMemory, "the threads cannot be started");

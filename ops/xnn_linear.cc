@@ -24,11 +24,16 @@ static_assert(kLinearInputPadding >= XNN_EXTRA_BYTES);
 
 Status FromXnn(xnn_status status, const char* what) {
   switch (status) {
-    case xnn_status_success: return Status::Ok();
-    case xnn_status_out_of_memory: return {StatusCode::kOutOfMemory, what, status};
-    case xnn_status_unsupported_hardware: return {StatusCode::kUnsupported, what, status};
-    case xnn_status_invalid_parameter: return {StatusCode::kInvalidModel, what, status};
-    default: return {StatusCode::kInternal, what, status};
+    case xnn_status_success:
+      return Status::Ok();
+    case xnn_status_out_of_memory:
+      return {StatusCode::kOutOfMemory, what, status};
+    case xnn_status_unsupported_hardware:
+      return {StatusCode::kUnsupported, what, status};
+    case xnn_status_invalid_parameter:
+      return {StatusCode::kInvalidModel, what, status};
+    default:
+      return {StatusCode::kInternal, what, status};
   }
 }
 
@@ -36,11 +41,11 @@ Status FromXnn(xnn_status status, const char* what) {
 // into, or bytes that were packed before. It never allocates, so weights stay where the caller mapped them.
 struct SingleMatrixCache {
   xnn_weights_cache_provider provider = {};
-  void* address = nullptr;      // the packed bytes
-  size_t capacity = 0;          // bytes at address
-  bool packed = false;          // address holds packed bytes whose seed is `seed`
+  void* address = nullptr;  // the packed bytes
+  size_t capacity = 0;      // bytes at address
+  bool packed = false;      // address holds packed bytes whose seed is `seed`
   uint32_t seed = 0;
-  size_t requested_bytes = 0;   // what XNNPACK asked for last
+  size_t requested_bytes = 0;  // what XNNPACK asked for last
 
   SingleMatrixCache() {
     provider.context = this;
@@ -84,15 +89,16 @@ Result<xnn_operator_t> CreateOperator(const Matrix& matrix, const float* bias, S
   xnn_status status = xnn_status_invalid_parameter;
   switch (matrix.dtype) {
     case DType::kQ8:
-      status = xnn_create_fully_connected_nc_qd8_f32_qc8w(
-          matrix.k, matrix.n, matrix.k, matrix.n, static_cast<const float*>(matrix.scales),
-          static_cast<const int8_t*>(matrix.data), bias, -INFINITY, INFINITY, /*flags=*/0, nullptr, &cache.provider, &op);
+      status = xnn_create_fully_connected_nc_qd8_f32_qc8w(matrix.k, matrix.n, matrix.k, matrix.n,
+                                                          static_cast<const float*>(matrix.scales),
+                                                          static_cast<const int8_t*>(matrix.data), bias, -INFINITY,
+                                                          INFINITY, /*flags=*/0, nullptr, &cache.provider, &op);
       break;
     case DType::kQ4:
-      status = xnn_create_fully_connected_nc_qd8_f32_qb4w(
-          matrix.k, matrix.n, matrix.k, matrix.n, matrix.block_size, kQ4ZeroPoint,
-          static_cast<const uint16_t*>(matrix.scales), matrix.data, bias, -INFINITY, INFINITY, /*flags=*/0, nullptr,
-          &cache.provider, &op);
+      status = xnn_create_fully_connected_nc_qd8_f32_qb4w(matrix.k, matrix.n, matrix.k, matrix.n, matrix.block_size,
+                                                          kQ4ZeroPoint, static_cast<const uint16_t*>(matrix.scales),
+                                                          matrix.data, bias, -INFINITY, INFINITY, /*flags=*/0, nullptr,
+                                                          &cache.provider, &op);
       break;
     case DType::kF32:
     case DType::kF16:
@@ -235,7 +241,7 @@ struct Linear::Impl {
   SingleMatrixCache cache;
   xnn_operator_t op = nullptr;
   DType dtype = DType::kF32;
-  size_t shaped_rows = 0;               // rows that the operator is shaped for; 0: none yet
+  size_t shaped_rows = 0;  // rows that the operator is shaped for; 0: none yet
   const ThreadPool* shaped_pool = nullptr;
 
   ~Impl() {
@@ -274,9 +280,12 @@ Result<Linear> Linear::Create(const TensorView& weight, uint64_t group, std::spa
 
 Status Linear::Impl::Shape(size_t n_rows, pthreadpool* pool) {
   switch (dtype) {
-    case DType::kQ8: return FromXnn(xnn_reshape_fully_connected_nc_qd8_f32_qc8w(op, n_rows, pool), "XNNPACK: reshape");
-    case DType::kQ4: return FromXnn(xnn_reshape_fully_connected_nc_qd8_f32_qb4w(op, n_rows, pool), "XNNPACK: reshape");
-    default: return FromXnn(xnn_reshape_fully_connected_nc_f32(op, n_rows, pool), "XNNPACK: reshape");
+    case DType::kQ8:
+      return FromXnn(xnn_reshape_fully_connected_nc_qd8_f32_qc8w(op, n_rows, pool), "XNNPACK: reshape");
+    case DType::kQ4:
+      return FromXnn(xnn_reshape_fully_connected_nc_qd8_f32_qb4w(op, n_rows, pool), "XNNPACK: reshape");
+    default:
+      return FromXnn(xnn_reshape_fully_connected_nc_f32(op, n_rows, pool), "XNNPACK: reshape");
   }
 }
 
@@ -288,7 +297,8 @@ Status Linear::Impl::SetUp(const LinearInput& input, float* out) {
       return FromXnn(xnn_setup_fully_connected_nc_qd8_f32_qc8w(op, input.int8, out, rows), "XNNPACK: setup");
     case DType::kQ4:
       return FromXnn(xnn_setup_fully_connected_nc_qd8_f32_qb4w(op, input.int8, out, rows), "XNNPACK: setup");
-    default: return FromXnn(xnn_setup_fully_connected_nc_f32(op, input.f32, out), "XNNPACK: setup");
+    default:
+      return FromXnn(xnn_setup_fully_connected_nc_f32(op, input.f32, out), "XNNPACK: setup");
   }
 }
 

@@ -53,8 +53,10 @@ struct LinearInput {
 class Linear {
  public:
   /// `packed` and `seed` as PackMatrix made them from the same group of `weight`; the bytes outlive the Linear.
-  /// Errors: kInvalidModel where the seed does not fit this CPU's kernel, or a q4 or q8 scale is not a positive normal number.
-  static Result<Linear> Create(const TensorView& weight, uint64_t group, std::span<const std::byte> packed, uint32_t seed);
+  /// Errors: kInvalidModel where the seed does not fit this CPU's kernel, or a q4 or q8 scale is not a positive normal
+  /// number.
+  static Result<Linear> Create(const TensorView& weight, uint64_t group, std::span<const std::byte> packed,
+                               uint32_t seed);
 
   Linear(Linear&&) noexcept;
   Linear& operator=(Linear&&) noexcept;

@@ -3,6 +3,7 @@
 #
 #   tests/run.sh                all of it
 #   tests/run.sh --build-only   stop after the build
+#   tests/run.sh --program      build the program alone, no tests
 #
 # Needs a Debian 12 or Ubuntu 24.04 machine (or newer) with nothing installed: what is missing is installed with apt-get,
 # as root or through sudo. Dependencies are built once into a cache in the home folder (toolchains/README.md).
@@ -73,7 +74,7 @@ build_dependencies() {
 }
 
 configure() { cmake --preset "$PRESET"; }
-compile() { cmake --build --preset "$PRESET" --parallel "$(nproc)"; }
+compile() { cmake --build --preset "$PRESET" --parallel "$(nproc)" "$@"; }
 run_tests() { ctest --preset "$PRESET" --parallel "$(nproc)"; }
 
 # phase LABEL FUNCTION: runs it and says how long it took. The script ends with the first that fails (set -e).
@@ -86,17 +87,18 @@ phase() {
 }
 
 main() {
-  local build_only=0
+  local build_only=1 target=()
   case ${1:-} in
-    "") ;;
-    --build-only) build_only=1 ;;
-    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    "") build_only=0 ;;
+    --build-only) ;;
+    --program) target=(--target linnet_cli) ;;
+    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
   cd "$ROOT"
   phase "install packages" install_packages
   phase "dependencies" build_dependencies
   phase "configure" configure
-  phase "build" compile
+  phase "build" compile "${target[@]}"
   [[ $build_only == 0 ]] || return 0
   echo "== tests"
   run_tests # its closing lines, with the time, stay the last

@@ -21,11 +21,16 @@ constexpr uint8_t kDTypeCount = 5;
 /// "f32", "f16", "bf16", "q8", "q4".
 constexpr const char* DTypeName(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return "f32";
-    case DType::kF16: return "f16";
-    case DType::kBF16: return "bf16";
-    case DType::kQ8: return "q8";
-    case DType::kQ4: return "q4";
+    case DType::kF32:
+      return "f32";
+    case DType::kF16:
+      return "f16";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kQ8:
+      return "q8";
+    case DType::kQ4:
+      return "q4";
   }
   return "?";
 }
@@ -35,11 +40,15 @@ constexpr bool IsQuantized(DType dtype) { return dtype == DType::kQ8 || dtype ==
 /// Bits per stored weight, scales not counted.
 constexpr unsigned DTypeBits(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return 32;
+    case DType::kF32:
+      return 32;
     case DType::kF16:
-    case DType::kBF16: return 16;
-    case DType::kQ8: return 8;
-    case DType::kQ4: return 4;
+    case DType::kBF16:
+      return 16;
+    case DType::kQ8:
+      return 8;
+    case DType::kQ4:
+      return 4;
   }
   return 0;
 }

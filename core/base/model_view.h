@@ -21,14 +21,14 @@ namespace linnet {
 /// P = rope_dim, C = qk_nope_dim.
 enum class TensorRole : uint8_t {
   // Global, layer = -1.
-  kTokenEmbedding = 0,      // [vocab_size, d]
-  kPositionEmbedding = 1,   // [position_rows, d]
-  kEmbeddingNormGain = 2,   // [d]
-  kEmbeddingNormBias = 3,   // [d]
-  kFinalNormGain = 4,       // [d]
-  kFinalNormBias = 5,       // [d]
-  kHead = 6,                // [vocab_size, d]; absent where tied
-  kHeadBias = 7,            // [vocab_size]
+  kTokenEmbedding = 0,     // [vocab_size, d]
+  kPositionEmbedding = 1,  // [position_rows, d]
+  kEmbeddingNormGain = 2,  // [d]
+  kEmbeddingNormBias = 3,  // [d]
+  kFinalNormGain = 4,      // [d]
+  kFinalNormBias = 5,      // [d]
+  kHead = 6,               // [vocab_size, d]; absent where tied
+  kHeadBias = 7,           // [vocab_size]
   // Norms of a block. kAttentionNorm and kFfnNorm are the norm of the placement, the kPost ones exist with kBothSides.
   kAttentionNormGain = 16,      // [d]
   kAttentionNormBias = 17,      // [d]
@@ -39,38 +39,39 @@ enum class TensorRole : uint8_t {
   kFfnPostNormGain = 22,        // [d]
   kFfnPostNormBias = 23,        // [d]
   // Attention.
-  kQkv = 32,            // [H*D + G*D + G*V, d]: all q rows, all k rows, all v rows
-  kQkvBias = 33,        // [H*D + G*D + G*V]
-  kQNormGain = 34,      // [D], [H, D] or [H*D], as QkNorm says
-  kKNormGain = 35,      // [D], [G, D] or [G*D]
-  kAttentionOut = 36,   // [d, H*V]
+  kQkv = 32,               // [H*D + G*D + G*V, d]: all q rows, all k rows, all v rows
+  kQkvBias = 33,           // [H*D + G*D + G*V]
+  kQNormGain = 34,         // [D], [H, D] or [H*D], as QkNorm says
+  kKNormGain = 35,         // [D], [G, D] or [G*D]
+  kAttentionOut = 36,      // [d, H*V]
   kAttentionOutBias = 37,  // [d]
-  kSinks = 38,          // [H]
-  kQNormBias = 39,      // as kQNormGain, where qk_norm_spec.has_bias
+  kSinks = 38,             // [H]
+  kQNormBias = 39,         // as kQNormGain, where qk_norm_spec.has_bias
   kKNormBias = 40,
   // Multi-head latent attention.
-  kLatentIn = 48,       // [Q + R + P, d], or [H*D + R + P, d] where Q = 0: q_a (or q), kv_a, the rotated key
-  kLatentInBias = 49,   // [the same rows]
+  kLatentIn = 48,          // [Q + R + P, d], or [H*D + R + P, d] where Q = 0: q_a (or q), kv_a, the rotated key
+  kLatentInBias = 49,      // [the same rows]
   kLatentQNormGain = 50,   // [Q]
   kLatentKvNormGain = 51,  // [R]
-  kLatentQ = 52,        // [H*D, Q]: q_b
-  kLatentKeyUp = 53,    // [H, R, C]: per head, maps the query's C values onto the latent (the key half of kv_b, transposed)
+  kLatentQ = 52,           // [H*D, Q]: q_b
+  kLatentKeyUp =
+      53,  // [H, R, C]: per head, maps the query's C values onto the latent (the key half of kv_b, transposed)
   kLatentValueUp = 54,  // [H, V, R]: per head, the value half of kv_b
   // Dense FFN, or one stack of experts.
-  kFfnUp = 64,          // [2F, d] gated: all gate rows, all up rows; else [F, d]
-  kFfnUpBias = 65,      // [2F] or [F]
-  kFfnDown = 66,        // [d, F]
-  kFfnDownBias = 67,    // [d]
-  kRouter = 68,         // [E, d], f32
-  kRouterBias = 69,     // [E]
+  kFfnUp = 64,                // [2F, d] gated: all gate rows, all up rows; else [F, d]
+  kFfnUpBias = 65,            // [2F] or [F]
+  kFfnDown = 66,              // [d, F]
+  kFfnDownBias = 67,          // [d]
+  kRouter = 68,               // [E, d], f32
+  kRouterBias = 69,           // [E]
   kRouterSelectionBias = 70,  // [E]
-  kExpertUp = 71,       // [E, 2F, d] or [E, F, d]
-  kExpertUpBias = 72,   // [E, 2F] or [E, F]
-  kExpertDown = 73,     // [E, d, F]
-  kExpertDownBias = 74, // [E, d]
-  kSharedUp = 75,       // [2S, d] or [S, d]
-  kSharedDown = 76,     // [d, S]
-  kSharedGate = 77,     // [1, d], f32
+  kExpertUp = 71,             // [E, 2F, d] or [E, F, d]
+  kExpertUpBias = 72,         // [E, 2F] or [E, F]
+  kExpertDown = 73,           // [E, d, F]
+  kExpertDownBias = 74,       // [E, d]
+  kSharedUp = 75,             // [2S, d] or [S, d]
+  kSharedDown = 76,           // [d, S]
+  kSharedGate = 77,           // [1, d], f32
 };
 
 /// The role's name in reports: "attention.qkv", "ffn.down", ...; "?" for no role.
@@ -96,13 +97,14 @@ struct TensorView {
   std::span<const std::byte> scales;  // kQ8: f32 [groups, N]; kQ4: bf16 [groups, N, K / block_size]; else empty
 
   uint64_t groups() const { return rank == 3 ? dims[0] : 1; }
-  uint64_t rows() const { return rank == 1 ? 1 : dims[rank - 2]; }     // N
-  uint64_t columns() const { return dims[rank - 1]; }                  // K
+  uint64_t rows() const { return rank == 1 ? 1 : dims[rank - 2]; }  // N
+  uint64_t columns() const { return dims[rank - 1]; }               // K
   uint64_t elements() const { return groups() * rows() * columns(); }
   const float* f32() const { return reinterpret_cast<const float*>(data.data()); }
 };
 
-/// Bytes of a tensor's data and scales for checked dims. Errors: kInvalidModel on overflow or a block that does not divide.
+/// Bytes of a tensor's data and scales for checked dims. Errors: kInvalidModel on overflow or a block that does not
+/// divide.
 struct TensorBytes {
   uint64_t data = 0;
   uint64_t scales = 0;
@@ -122,11 +124,11 @@ std::vector<TensorRequirement> RequiredTensors(const ModelConfig& config);
 
 /// Defaults for generation that came with the model; absent values keep Linnet's own.
 struct GenerationDefaults {
-  int32_t bos_id = -1;             // -1: none
-  bool add_bos = false;            // text is encoded with bos first
-  std::vector<int32_t> end_ids;    // every token that ends an answer
-  float temperature = -1.0f;       // < 0: not given
-  int32_t top_k = -1;              // < 0: not given
+  int32_t bos_id = -1;           // -1: none
+  bool add_bos = false;          // text is encoded with bos first
+  std::vector<int32_t> end_ids;  // every token that ends an answer
+  float temperature = -1.0f;     // < 0: not given
+  int32_t top_k = -1;            // < 0: not given
   float top_p = -1.0f;
   float repetition_penalty = -1.0f;
   bool operator==(const GenerationDefaults&) const = default;

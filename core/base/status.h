@@ -53,7 +53,7 @@ template <typename T>
 class [[nodiscard]] Result {
  public:
   Result(T value) : has_value_(true) { new (&value_) T(std::move(value)); }  // NOLINT: implicit on purpose
-  Result(Status status) : status_(status) {                                 // NOLINT: implicit on purpose
+  Result(Status status) : status_(status) {                                  // NOLINT: implicit on purpose
     LINNET_CHECK(!status.ok());
   }
   Result(Result&& other) noexcept : status_(other.status_), has_value_(other.has_value_) {
@@ -104,10 +104,10 @@ class [[nodiscard]] Result {
 #define LINNET_CONCAT(a, b) LINNET_CONCAT_INNER(a, b)
 
 /// Returns the Status from the enclosing function where it is not Ok.
-#define LINNET_RETURN_IF_ERROR(expression)                        \
-  do {                                                            \
-    const ::linnet::Status linnet_status_ = (expression);         \
-    if (!linnet_status_.ok()) return linnet_status_;              \
+#define LINNET_RETURN_IF_ERROR(expression)                \
+  do {                                                    \
+    const ::linnet::Status linnet_status_ = (expression); \
+    if (!linnet_status_.ok()) return linnet_status_;      \
   } while (false)
 
 /// Assigns the value of a Result, or returns its Status from the enclosing function.

@@ -15,7 +15,6 @@ enum class TokenizerKind : uint8_t {
   kNone = 0,              // the model has no tokenizer: only ids in, ids out
   kBpe = 1,               // pairs are merged in the order of a merge list (tokenizer.json's BPE, GGUF's "gpt2")
   kSentencePieceBpe = 2,  // pairs whose text is a token are merged by that token's score (GGUF's "llama")
-  kUnigram = 3,           // the segmentation with the highest sum of scores (tokenizer.json's Unigram, GGUF's "t5")
 };
 
 enum class TokenType : uint8_t {
@@ -52,27 +51,27 @@ struct NormalizerStep {
 enum class PreTokenizerKind : uint8_t {
   kSplit = 1,        // at matches of pattern, as behavior says
   kPrefixSpace = 2,  // a space before every piece that does not start with one
-  kByteLevel = 3,    // later steps see each byte as a character of the byte-level alphabet (GPT-2); vocabularies of such
-                     // tokenizers are stored as plain bytes, so that nothing is left to do where it is the last step
-  kMetaspace = 4,    // spaces become pattern; pattern is put in front as prepend says; split before each if split is set
+  kByteLevel = 3,  // later steps see each byte as a character of the byte-level alphabet (GPT-2); vocabularies of such
+                   // tokenizers are stored as plain bytes, so that nothing is left to do where it is the last step
+  kMetaspace = 4,  // spaces become pattern; pattern is put in front as prepend says; split before each if split is set
 };
 
 /// What becomes of a match; without invert the pattern finds delimiters.
 enum class SplitBehavior : uint8_t {
-  kIsolated = 0,            // a piece of its own
+  kIsolated = 0,  // a piece of its own
   kRemoved = 1,
   kMergedWithPrevious = 2,
   kMergedWithNext = 3,
-  kContiguous = 4,          // neighbouring matches form one piece
+  kContiguous = 4,  // neighbouring matches form one piece
 };
 
 enum class PrependScheme : uint8_t { kNever = 0, kFirst = 1, kAlways = 2 };  // kFirst: at the start of the whole text
 
 struct PreTokenizerStep {
   PreTokenizerKind kind = PreTokenizerKind::kSplit;
-  bool regex = false;    // kSplit: pattern is a regular expression, else literal text
-  bool invert = false;   // kSplit: what lies between the matches is the delimiter
-  bool split = true;     // kMetaspace
+  bool regex = false;   // kSplit: pattern is a regular expression, else literal text
+  bool invert = false;  // kSplit: what lies between the matches is the delimiter
+  bool split = true;    // kMetaspace
   SplitBehavior behavior = SplitBehavior::kIsolated;
   PrependScheme prepend = PrependScheme::kNever;
   std::string pattern;
@@ -119,21 +118,21 @@ struct TokenizerSpec {
   // Limits; the reason is that each exceeds what any published tokenizer has, several times.
   static constexpr size_t kMaxTokens = size_t{1} << 22;
   static constexpr size_t kMaxMerges = size_t{1} << 23;
-  static constexpr size_t kMaxTokenBytes = 4096;         // one token's text
+  static constexpr size_t kMaxTokenBytes = 4096;  // one token's text
   static constexpr size_t kMaxVocabularyBytes = size_t{1} << 28;
   static constexpr size_t kMaxAddedTokens = size_t{1} << 18;
-  static constexpr size_t kMaxSteps = 64;                // of each of the three lists
+  static constexpr size_t kMaxSteps = 64;  // of each of the three lists
   static constexpr size_t kMaxPatternBytes = size_t{1} << 16;
-  static constexpr size_t kMaxAffixIds = 64;             // prefix_ids, suffix_ids
+  static constexpr size_t kMaxAffixIds = 64;  // prefix_ids, suffix_ids
 
   TokenizerKind kind = TokenizerKind::kNone;
 
   // Vocabulary, indexed by id. Texts are what the token stands for: plain bytes for byte-level vocabularies.
   std::vector<std::string> tokens;
-  std::vector<TokenType> types;   // as many as tokens
-  std::vector<float> scores;      // as many as tokens where kind is kSentencePieceBpe or kUnigram, else empty
-  std::vector<bool> lookup;       // as many as tokens: the model may produce this id from text (an added token outside
-                                  // the model's vocabulary: false)
+  std::vector<TokenType> types;    // as many as tokens
+  std::vector<float> scores;       // as many as tokens where kind is kSentencePieceBpe, else empty
+  std::vector<bool> lookup;        // as many as tokens: the model may produce this id from text (an added token outside
+                                   // the model's vocabulary: false)
   std::vector<TokenMerge> merges;  // kBpe
 
   std::vector<NormalizerStep> normalizer;

@@ -53,7 +53,7 @@ struct TokenizerView {
   int32_t unk_id = -1, bos_id = -1, eos_id = -1, pad_id = -1;  // -1: none
   uint32_t max_token_bytes = 0;                                // of the tokens in vocabulary_slots
 
-  std::span<const uint32_t> token_offsets;    // [n + 1] into token_text
+  std::span<const uint32_t> token_offsets;  // [n + 1] into token_text
   std::string_view token_text;
   std::span<const uint8_t> token_types;       // [n] TokenType
   std::span<const float> scores;              // [n] or empty

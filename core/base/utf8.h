@@ -87,8 +87,8 @@ inline void AppendValidUtf8(std::string_view text, std::string* out) {
 
 /// True for Unicode's White_Space property.
 constexpr bool IsWhiteSpace(uint32_t c) {
-  return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
-         c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+  return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 /// The byte-level alphabet of GPT-2: printable bytes of Latin-1 stand for themselves, the others for U+0100 and up.
@@ -98,7 +98,8 @@ constexpr bool IsByteOfItself(uint32_t byte) {
 constexpr std::array<uint16_t, 256> MakeByteAlphabet() {
   std::array<uint16_t, 256> alphabet = {};
   uint16_t next = 0x100;
-  for (uint32_t byte = 0; byte < 256; ++byte) alphabet[byte] = IsByteOfItself(byte) ? static_cast<uint16_t>(byte) : next++;
+  for (uint32_t byte = 0; byte < 256; ++byte)
+    alphabet[byte] = IsByteOfItself(byte) ? static_cast<uint16_t>(byte) : next++;
   return alphabet;
 }
 inline constexpr std::array<uint16_t, 256> kByteAlphabet = MakeByteAlphabet();
@@ -133,7 +134,10 @@ constexpr int ByteOfByteToken(std::string_view text) {
   int value = 0;
   for (size_t i = 3; i < 5; ++i) {
     const char c = text[i];
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                             : -1;
     if (digit < 0) return -1;
     value = value * 16 + digit;
   }

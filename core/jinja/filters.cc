@@ -21,19 +21,19 @@ class Filter {
       bool (Filter::*run)();
     };
     static constexpr Entry kFilters[] = {
-        {"abs", &Filter::Abs},           {"attr", &Filter::Attr},         {"batch", &Filter::Batch},
-        {"capitalize", &Filter::Text},   {"count", &Filter::Length},      {"d", &Filter::Default},
-        {"default", &Filter::Default},   {"dictsort", &Filter::DictSort}, {"e", &Filter::Escape},
-        {"escape", &Filter::Escape},     {"first", &Filter::FirstOrLast}, {"float", &Filter::Float},
-        {"format", &Filter::Format},     {"indent", &Filter::Indent},     {"int", &Filter::Int},
-        {"items", &Filter::Items},       {"join", &Filter::Join},         {"last", &Filter::FirstOrLast},
-        {"length", &Filter::Length},     {"list", &Filter::ToList},       {"lower", &Filter::Text},
-        {"map", &Filter::Map},           {"max", &Filter::Extreme},       {"min", &Filter::Extreme},
-        {"reject", &Filter::Select},     {"rejectattr", &Filter::Select}, {"replace", &Filter::Replace},
-        {"reverse", &Filter::Reverse},   {"round", &Filter::Round},       {"safe", &Filter::Safe},
-        {"select", &Filter::Select},     {"selectattr", &Filter::Select}, {"sort", &Filter::Sort},
-        {"string", &Filter::ToText},     {"sum", &Filter::Sum},           {"title", &Filter::Text},
-        {"tojson", &Filter::ToJson},     {"trim", &Filter::Trim},         {"unique", &Filter::Unique},
+        {"abs", &Filter::Abs},         {"attr", &Filter::Attr},         {"batch", &Filter::Batch},
+        {"capitalize", &Filter::Text}, {"count", &Filter::Length},      {"d", &Filter::Default},
+        {"default", &Filter::Default}, {"dictsort", &Filter::DictSort}, {"e", &Filter::Escape},
+        {"escape", &Filter::Escape},   {"first", &Filter::FirstOrLast}, {"float", &Filter::Float},
+        {"format", &Filter::Format},   {"indent", &Filter::Indent},     {"int", &Filter::Int},
+        {"items", &Filter::Items},     {"join", &Filter::Join},         {"last", &Filter::FirstOrLast},
+        {"length", &Filter::Length},   {"list", &Filter::ToList},       {"lower", &Filter::Text},
+        {"map", &Filter::Map},         {"max", &Filter::Extreme},       {"min", &Filter::Extreme},
+        {"reject", &Filter::Select},   {"rejectattr", &Filter::Select}, {"replace", &Filter::Replace},
+        {"reverse", &Filter::Reverse}, {"round", &Filter::Round},       {"safe", &Filter::Safe},
+        {"select", &Filter::Select},   {"selectattr", &Filter::Select}, {"sort", &Filter::Sort},
+        {"string", &Filter::ToText},   {"sum", &Filter::Sum},           {"title", &Filter::Text},
+        {"tojson", &Filter::ToJson},   {"trim", &Filter::Trim},         {"unique", &Filter::Unique},
         {"upper", &Filter::Text},
     };
     for (const Entry& entry : kFilters) {
@@ -49,7 +49,9 @@ class Filter {
     *out_ = std::move(value);
     return interpreter_.Check(*out_);
   }
-  bool ReturnText(std::string text) { return interpreter_.Charge(1, text.size()) && Return(Value::String(std::move(text))); }
+  bool ReturnText(std::string text) {
+    return interpreter_.Charge(1, text.size()) && Return(Value::String(std::move(text)));
+  }
   bool ReturnList(List items) {
     if (!interpreter_.Charge(items.size() / 8, items.size() * sizeof(Value))) return false;
     return Return(Value::MakeList(std::move(items)));
@@ -61,7 +63,8 @@ class Filter {
   bool Integer(size_t position, std::string_view name, int64_t* number) {
     const Value* value = Argument(position, name);
     if (value == nullptr || value->is(Kind::kNone)) return true;
-    if (!value->is_integer()) return interpreter_.Fail("%s: expected an integer, found '%s'", name_.c_str(), value->TypeName());
+    if (!value->is_integer())
+      return interpreter_.Fail("%s: expected an integer, found '%s'", name_.c_str(), value->TypeName());
     *number = value->integer();
     return true;
   }
@@ -112,8 +115,8 @@ class Filter {
     std::string text, from, to;
     bool has_from = false, has_to = false;
     int64_t count = -1;
-    if (!interpreter_.AppendText(input_, &text) || !TextOf(1, "old", &from, &has_from) || !TextOf(2, "new", &to, &has_to) ||
-        !Integer(3, "count", &count)) {
+    if (!interpreter_.AppendText(input_, &text) || !TextOf(1, "old", &from, &has_from) ||
+        !TextOf(2, "new", &to, &has_to) || !Integer(3, "count", &count)) {
       return false;
     }
     if (!has_from || !has_to) return interpreter_.Fail("replace needs two arguments");
@@ -123,7 +126,8 @@ class Filter {
   }
 
   bool Escape() {
-    if (!interpreter_.Check(input_) || !interpreter_.Charge(input_.weight(), uint64_t{96} * input_.weight())) return false;
+    if (!interpreter_.Check(input_) || !interpreter_.Charge(input_.weight(), uint64_t{96} * input_.weight()))
+      return false;
     return Return(Value::Markup(EscapedStr(input_)));
   }
 
@@ -134,7 +138,8 @@ class Filter {
 
   bool Format() {
     if (!input_.is_string()) return interpreter_.Fail("format: expected a string, found '%s'", input_.TypeName());
-    return FormatPercent(interpreter_, input_.text(), List(arguments_.values.begin() + 1, arguments_.values.end()), out_);
+    return FormatPercent(interpreter_, input_.text(), List(arguments_.values.begin() + 1, arguments_.values.end()),
+                         out_);
   }
 
   bool Indent() {
@@ -171,14 +176,16 @@ class Filter {
     format.ensure_ascii = Flag(1, "ensure_ascii", false);
     format.sort_keys = Flag(4, "sort_keys", false);
     if (const Value* pair = Argument(3, "separators"); pair != nullptr && !pair->is(Kind::kNone)) {
-      const bool texts = pair->is_sequence() && pair->list().size() == 2 && pair->list()[0].is_string() && pair->list()[1].is_string();
+      const bool texts =
+          pair->is_sequence() && pair->list().size() == 2 && pair->list()[0].is_string() && pair->list()[1].is_string();
       if (!texts) return interpreter_.Fail("tojson: separators are two strings");
       format.item_separator = pair->list()[0].text();
       format.key_separator = pair->list()[1].text();
     }
     const uint64_t item_bytes = 16 + format.item_separator.size() + format.key_separator.size() +
                                 static_cast<uint64_t>(format.indent + 1) * (input_.depth() + 2u);
-    if (!interpreter_.Check(input_) || !interpreter_.Charge(input_.weight(), item_bytes * input_.weight())) return false;
+    if (!interpreter_.Check(input_) || !interpreter_.Charge(input_.weight(), item_bytes * input_.weight()))
+      return false;
     std::string text;
     if (input_.is_undefined()) return interpreter_.Undefined(input_);
     if (!AppendJson(input_, format, 0, &text)) return interpreter_.Fail("a value is not JSON serializable");
@@ -188,7 +195,8 @@ class Filter {
   // Numbers.
   bool Number() {
     if (input_.is_undefined()) return interpreter_.Undefined(input_);
-    return input_.is_number() || interpreter_.Fail("%s: expected a number, found '%s'", name_.c_str(), input_.TypeName());
+    return input_.is_number() ||
+           interpreter_.Fail("%s: expected a number, found '%s'", name_.c_str(), input_.TypeName());
   }
 
   bool Abs() {
@@ -228,7 +236,8 @@ class Filter {
   bool Float() {
     if (input_.is_number()) return Return(Value::Float(input_.number()));
     double number = 0.0;
-    if (input_.is_string() && ParseFloat(Strip(input_.text(), nullptr, true, true), &number)) return Return(Value::Float(number));
+    if (input_.is_string() && ParseFloat(Strip(input_.text(), nullptr, true, true), &number))
+      return Return(Value::Float(number));
     const Value* other = Argument(1, "default");
     return Return(other == nullptr ? Value::Float(0.0) : *other);
   }
@@ -244,7 +253,9 @@ class Filter {
     }
     if (precision < -15 || precision > 15) return interpreter_.Fail("round: a precision from -15 to 15");
     const double scale = std::pow(10.0, static_cast<double>(precision)), scaled = input_.number() * scale;
-    const double rounded = method == "ceil" ? std::ceil(scaled) : method == "floor" ? std::floor(scaled) : std::nearbyint(scaled);
+    const double rounded = method == "ceil"    ? std::ceil(scaled)
+                           : method == "floor" ? std::floor(scaled)
+                                               : std::nearbyint(scaled);
     return Return(Value::Float(rounded / scale));
   }
 
@@ -271,7 +282,7 @@ class Filter {
   bool FirstOrLast() {
     List items;
     if (!interpreter_.Iterate(input_, &items)) return false;
-    if (items.empty()) return Return(Value::Undefined("No " + name_ + " item, sequence was empty."));
+    if (items.empty()) return Return(Value::Undefined(Concat({"No ", name_, " item, sequence was empty."})));
     return Return(name_ == "first" ? items.front() : items.back());
   }
 
@@ -323,8 +334,9 @@ class Filter {
     const Value* name = Argument(1, "name");
     if (name == nullptr || !name->is_string()) return interpreter_.Fail("attr: expected a name");
     // Unlike ".", it does not look at the entries of a dict.
-    if (!input_.is(Kind::kDict) || HasMethod(input_, name->text())) return interpreter_.Attribute(input_, name->text(), out_);
-    return Return(Value::Undefined("'dict object' has no attribute '" + name->text() + "'"));
+    if (!input_.is(Kind::kDict) || HasMethod(input_, name->text()))
+      return interpreter_.Attribute(input_, name->text(), out_);
+    return Return(Value::Undefined(Concat({"'dict object' has no attribute '", name->text(), "'"})));
   }
 
   bool Default() {
@@ -403,7 +415,8 @@ class Filter {
   }
 
   bool DictSort() {
-    if (!input_.is(Kind::kDict)) return interpreter_.Fail("dictsort: expected a mapping, found '%s'", input_.TypeName());
+    if (!input_.is(Kind::kDict))
+      return interpreter_.Fail("dictsort: expected a mapping, found '%s'", input_.TypeName());
     const bool case_sensitive = Flag(1, "case_sensitive", false);
     std::string by;
     bool given = false;
@@ -492,19 +505,23 @@ class Filter {
 
   /// select, reject, selectattr, rejectattr.
   bool Select() {
-    const bool by_attribute = name_ == "selectattr" || name_ == "rejectattr", keep = name_ == "select" || name_ == "selectattr";
+    const bool by_attribute = name_ == "selectattr" || name_ == "rejectattr",
+               keep = name_ == "select" || name_ == "selectattr";
     const size_t test_at = by_attribute ? 2 : 1;
     List items, chosen;
     if (!input_.Truthy()) return ReturnList({});
     if (!interpreter_.Iterate(input_, &items)) return false;
     if (arguments_.values.size() < test_at) return interpreter_.Fail("%s: expected an attribute", name_.c_str());
     const bool has_test = arguments_.values.size() > test_at;
-    if (has_test && !arguments_.values[test_at].is_string()) return interpreter_.Fail("%s: expected the name of a test", name_.c_str());
+    if (has_test && !arguments_.values[test_at].is_string())
+      return interpreter_.Fail("%s: expected the name of a test", name_.c_str());
     for (const Value& item : items) {
       Value value = item;
       if (!interpreter_.Charge(1) || (by_attribute && !Path(item, arguments_.values[1], &value))) return false;
       bool result = value.Truthy();
-      if (has_test && !CallTest(interpreter_, arguments_.values[test_at].text(), Following(test_at + 1, value), &result)) return false;
+      if (has_test &&
+          !CallTest(interpreter_, arguments_.values[test_at].text(), Following(test_at + 1, value), &result))
+        return false;
       if (result == keep) chosen.push_back(item);
     }
     return ReturnList(std::move(chosen));

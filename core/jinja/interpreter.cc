@@ -38,7 +38,8 @@ class Interpreter::ScopeHolder {
   Scope scope_;
 };
 
-Interpreter::Interpreter(const Program& program, int64_t now_unix_seconds, size_t max_output_bytes, Diagnostic* diagnostic)
+Interpreter::Interpreter(const Program& program, int64_t now_unix_seconds, size_t max_output_bytes,
+                         Diagnostic* diagnostic)
     : program_(program), now_(now_unix_seconds), max_output_(max_output_bytes), diagnostic_(diagnostic) {}
 
 Interpreter::~Interpreter() {
@@ -74,7 +75,8 @@ bool Interpreter::Charge(uint64_t steps, uint64_t bytes) {
   steps_ += steps;
   bytes_ += bytes;
   if (steps_ > kMaxSteps) return Fail("it takes more than %llu steps", static_cast<unsigned long long>(kMaxSteps));
-  if (bytes_ > kMaxBytesMade) return Fail("it makes more than %llu bytes", static_cast<unsigned long long>(kMaxBytesMade));
+  if (bytes_ > kMaxBytesMade)
+    return Fail("it makes more than %llu bytes", static_cast<unsigned long long>(kMaxBytesMade));
   return ok();
 }
 
@@ -84,7 +86,7 @@ Value Interpreter::Lookup(const std::string& name) const {
       if (key == name) return value;
     }
   }
-  return Value::Undefined("'" + name + "' is undefined");
+  return Value::Undefined(Concat({"'", name, "' is undefined"}));
 }
 
 bool Interpreter::SetVariable(const std::string& name, Value value) {
@@ -129,8 +131,12 @@ bool Interpreter::Eval(int index, Value* out) {
   line_ = node.line;
   Value left, right;
   switch (node.kind) {
-    case NodeKind::kLiteral: *out = node.value; return true;
-    case NodeKind::kName: *out = Lookup(node.text); return true;
+    case NodeKind::kLiteral:
+      *out = node.value;
+      return true;
+    case NodeKind::kName:
+      *out = Lookup(node.text);
+      return true;
     case NodeKind::kList:
     case NodeKind::kTuple: {
       List items;
@@ -138,26 +144,40 @@ bool Interpreter::Eval(int index, Value* out) {
       *out = Value::MakeList(std::move(items), node.kind == NodeKind::kList ? Kind::kList : Kind::kTuple);
       return Check(*out);
     }
-    case NodeKind::kDict: return EvalDict(node, out);
-    case NodeKind::kAttribute: return Eval(node.kids[0], &left) && Attribute(left, node.text, out);
-    case NodeKind::kItem: return Eval(node.kids[0], &left) && Eval(node.kids[1], &right) && Item(left, right, out);
-    case NodeKind::kSlice: return EvalSlice(node, out);
-    case NodeKind::kCall: return EvalCall(node, out);
-    case NodeKind::kFilter: return EvalFilter(node, out);
-    case NodeKind::kTest: return EvalTest(node, out);
+    case NodeKind::kDict:
+      return EvalDict(node, out);
+    case NodeKind::kAttribute:
+      return Eval(node.kids[0], &left) && Attribute(left, node.text, out);
+    case NodeKind::kItem:
+      return Eval(node.kids[0], &left) && Eval(node.kids[1], &right) && Item(left, right, out);
+    case NodeKind::kSlice:
+      return EvalSlice(node, out);
+    case NodeKind::kCall:
+      return EvalCall(node, out);
+    case NodeKind::kFilter:
+      return EvalFilter(node, out);
+    case NodeKind::kTest:
+      return EvalTest(node, out);
     case NodeKind::kNot:
       if (!Eval(node.kids[0], &left)) return false;
       *out = Value::Bool(!left.Truthy());
       return true;
     case NodeKind::kNegate:
-    case NodeKind::kPlus: return EvalSign(node, out);
+    case NodeKind::kPlus:
+      return EvalSign(node, out);
     case NodeKind::kAnd:
-    case NodeKind::kOr: return EvalShortCircuit(node, out);
-    case NodeKind::kCompare: return EvalCompare(node, out);
-    case NodeKind::kBinary: return EvalBinary(node, out);
-    case NodeKind::kConcat: return EvalConcat(node, out);
-    case NodeKind::kCondition: return EvalCondition(node, out);
-    default: return Fail("a statement stands for a value");
+    case NodeKind::kOr:
+      return EvalShortCircuit(node, out);
+    case NodeKind::kCompare:
+      return EvalCompare(node, out);
+    case NodeKind::kBinary:
+      return EvalBinary(node, out);
+    case NodeKind::kConcat:
+      return EvalConcat(node, out);
+    case NodeKind::kCondition:
+      return EvalCondition(node, out);
+    default:
+      return Fail("a statement stands for a value");
   }
 }
 
@@ -176,7 +196,8 @@ bool Interpreter::EvalDict(const Node& node, Value* out) {
     Value key, value;
     if (!Eval(node.kids[i], &key) || !Eval(node.kids[i + 1], &value)) return false;
     if (!Charge(1 + dict.entries.size() / 8, 2 * sizeof(Value))) return false;
-    if (!key.is_string() && !key.is_number() && !key.is(Kind::kNone)) return Fail("a '%s' cannot be a key", key.TypeName());
+    if (!key.is_string() && !key.is_number() && !key.is(Kind::kNone))
+      return Fail("a '%s' cannot be a key", key.TypeName());
     dict.Set(key, std::move(value));
   }
   *out = Value::MakeDict(std::move(dict));
@@ -204,10 +225,12 @@ bool Interpreter::EvalSlice(const Node& node, Value* out) {
     const int64_t index = value.integer();
     return std::clamp(index < 0 ? (index < -count ? lowest : index + count) : index, lowest, highest);
   };
-  const int64_t start = bound(bounds[0], step > 0 ? lowest : highest), stop = bound(bounds[1], step > 0 ? highest : lowest);
+  const int64_t start = bound(bounds[0], step > 0 ? lowest : highest),
+                stop = bound(bounds[1], step > 0 ? highest : lowest);
   List chosen;
   const int64_t stride = std::clamp(step, -count - 1, count + 1);  // so that the index cannot overflow
-  for (int64_t i = start; stride > 0 ? i < stop : i > stop; i += stride) chosen.push_back(items[static_cast<size_t>(i)]);
+  for (int64_t i = start; stride > 0 ? i < stop : i > stop; i += stride)
+    chosen.push_back(items[static_cast<size_t>(i)]);
   if (!object.is_string()) {
     *out = Value::MakeList(std::move(chosen), object.kind());
     return true;
@@ -243,11 +266,16 @@ bool Interpreter::EvalCall(const Node& node, Value* out) {
 
 bool Interpreter::Call(const Value& callee, Arguments arguments, Value* out) {
   switch (callee.kind()) {
-    case Kind::kFunction: return CallFunction(*this, callee.text(), arguments, out);
-    case Kind::kMethod: return CallMethod(*this, callee.method(), arguments, out);
-    case Kind::kMacro: return CallMacro(callee.macro(), arguments, out);
-    case Kind::kUndefined: return Undefined(callee);
-    default: return Fail("'%s' is not callable", callee.TypeName());
+    case Kind::kFunction:
+      return CallFunction(*this, callee.text(), arguments, out);
+    case Kind::kMethod:
+      return CallMethod(*this, callee.method(), arguments, out);
+    case Kind::kMacro:
+      return CallMacro(callee.macro(), arguments, out);
+    case Kind::kUndefined:
+      return Undefined(callee);
+    default:
+      return Fail("'%s' is not callable", callee.TypeName());
   }
 }
 
@@ -315,7 +343,10 @@ bool Interpreter::CompareOne(const std::string& op, const Value& left, const Val
   bool comparable = true;
   const bool less = Less(left, right, &comparable), greater = Less(right, left, &comparable);
   if (!comparable) return Fail("'%s' and '%s' do not compare", left.TypeName(), right.TypeName());
-  *out = op == "<" ? less : op == ">" ? greater : op == "<=" ? less || Equal(left, right) : greater || Equal(left, right);
+  *out = op == "<"    ? less
+         : op == ">"  ? greater
+         : op == "<=" ? less || Equal(left, right)
+                      : greater || Equal(left, right);
   return true;
 }
 
@@ -384,7 +415,7 @@ bool Interpreter::Attribute(const Value& object, const std::string& name, Value*
       return true;
     }
   }
-  *out = Value::Undefined("'" + std::string(object.TypeName()) + "' has no attribute '" + name + "'");
+  *out = Value::Undefined(Concat({"'", object.TypeName(), "' has no attribute '", name, "'"}));
   return true;
 }
 
@@ -398,7 +429,8 @@ bool Interpreter::Item(const Value& object, const Value& key, Value* out) {
     }
   }
   if (key.is_integer() && (object.is_sequence() || object.is_string())) {
-    const int64_t count = object.is_string() ? CodePointCount(object.text()) : static_cast<int64_t>(object.list().size());
+    const int64_t count =
+        object.is_string() ? CodePointCount(object.text()) : static_cast<int64_t>(object.list().size());
     const int64_t index = key.integer() < 0 ? key.integer() + count : key.integer();
     if (object.is_string() && !Charge(1 + object.text().size() / 64)) return false;
     if (index >= 0 && index < count) {
@@ -406,21 +438,23 @@ bool Interpreter::Item(const Value& object, const Value& key, Value* out) {
         *out = Value(object.list()[static_cast<size_t>(index)]);
       } else {
         const size_t begin = OffsetOfCodePoint(object.text(), index);
-        *out = Value::String(object.text().substr(begin, OffsetOfCodePoint(std::string_view(object.text()).substr(begin), 1)));
+        *out = Value::String(
+            object.text().substr(begin, OffsetOfCodePoint(std::string_view(object.text()).substr(begin), 1)));
       }
       return true;
     }
   }
   if (key.is_string()) return Attribute(object, key.text(), out);
   const std::string name = key.is_integer() ? std::to_string(key.integer()) : key.TypeName();
-  *out = Value::Undefined("'" + std::string(object.TypeName()) + "' has no element " + name);
+  *out = Value::Undefined(Concat({"'", object.TypeName(), "' has no element ", name}));
   return true;
 }
 
 bool Interpreter::Iterate(const Value& value, List* items) {
   items->clear();
   switch (value.kind()) {
-    case Kind::kUndefined: return true;
+    case Kind::kUndefined:
+      return true;
     case Kind::kList:
     case Kind::kTuple:
       if (!Charge(value.list().size() / 8, value.list().size() * sizeof(Value))) return false;
@@ -440,7 +474,8 @@ bool Interpreter::Iterate(const Value& value, List* items) {
       }
       return true;
     }
-    default: return Fail("'%s' is not iterable", value.TypeName());
+    default:
+      return Fail("'%s' is not iterable", value.TypeName());
   }
 }
 
@@ -465,19 +500,39 @@ Interpreter::Flow Interpreter::Exec(int index, std::string* out) {
         if (flow != Flow::kNormal || !ok()) return flow;
       }
       break;
-    case NodeKind::kText: Append(node.text, out); break;
-    case NodeKind::kOutput: ExecOutput(node, out); break;
-    case NodeKind::kIf: return ExecIf(node, out);
-    case NodeKind::kFor: return ExecFor(node, out);
-    case NodeKind::kWith: return ExecWith(node, out);
-    case NodeKind::kSet: ExecSet(node); break;
-    case NodeKind::kSetBlock: ExecSetBlock(node); break;
-    case NodeKind::kMacro: SetVariable(node.text, MakeMacro(index)); break;
-    case NodeKind::kCallBlock: ExecCallBlock(node, out); break;
-    case NodeKind::kFilterBlock: ExecFilterBlock(node, out); break;
-    case NodeKind::kBreak: return Flow::kBreak;
-    case NodeKind::kContinue: return Flow::kContinue;
-    default: Fail("an expression stands for a statement");
+    case NodeKind::kText:
+      Append(node.text, out);
+      break;
+    case NodeKind::kOutput:
+      ExecOutput(node, out);
+      break;
+    case NodeKind::kIf:
+      return ExecIf(node, out);
+    case NodeKind::kFor:
+      return ExecFor(node, out);
+    case NodeKind::kWith:
+      return ExecWith(node, out);
+    case NodeKind::kSet:
+      ExecSet(node);
+      break;
+    case NodeKind::kSetBlock:
+      ExecSetBlock(node);
+      break;
+    case NodeKind::kMacro:
+      SetVariable(node.text, MakeMacro(index));
+      break;
+    case NodeKind::kCallBlock:
+      ExecCallBlock(node, out);
+      break;
+    case NodeKind::kFilterBlock:
+      ExecFilterBlock(node, out);
+      break;
+    case NodeKind::kBreak:
+      return Flow::kBreak;
+    case NodeKind::kContinue:
+      return Flow::kContinue;
+    default:
+      Fail("an expression stands for a statement");
   }
   return Flow::kNormal;
 }
@@ -615,12 +670,13 @@ bool Interpreter::BindParameters(const Node& node, const Arguments& arguments) {
   }
   for (const auto& [name, value] : arguments.named) {
     const bool known = std::find(node.names.begin(), node.names.end(), name) != node.names.end();
-    if (!known && name != "caller") return Fail("macro '%.100s' takes no argument '%.100s'", node.text.c_str(), name.c_str());
+    if (!known && name != "caller")
+      return Fail("macro '%.100s' takes no argument '%.100s'", node.text.c_str(), name.c_str());
     if (!known) SetVariable(name, value);
   }
   for (size_t i = 0; i < node.names.size(); ++i) {
     const Value* given = arguments.Find(i, node.names[i]);
-    Value value = Value::Undefined("parameter '" + node.names[i] + "' was not provided");
+    Value value = Value::Undefined(Concat({"parameter '", node.names[i], "' was not provided"}));
     if (given != nullptr) {
       value = *given;
     } else if (node.kids[i + 1] >= 0 && !Eval(node.kids[i + 1], &value)) {

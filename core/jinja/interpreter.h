@@ -19,7 +19,7 @@ namespace linnet::jinja {
 
 // Limits on one rendering; each ends it with a typed error. A long conversation takes thousands of steps and a few
 // megabytes.
-inline constexpr uint64_t kMaxSteps = 10'000'000;
+inline constexpr uint64_t kMaxSteps = 4'000'000;
 inline constexpr uint64_t kMaxBytesMade = uint64_t{1} << 28;  // of all texts and lists together
 inline constexpr int kMaxDepth = 600;                         // of the interpreter's recursion, below 1 MiB of stack
 inline constexpr uint32_t kMaxValueDepth = 200;               // lists in lists
@@ -34,7 +34,7 @@ struct Scope {
 
 /// Arguments of a call; for filters, tests and methods the first value is what they are applied to.
 struct Arguments {
-  std::vector<Value> values;                             // by position
+  std::vector<Value> values;  // by position
   std::vector<std::pair<std::string, Value>> named;
 
   /// The argument at `position` or called `name`; null where there is none.

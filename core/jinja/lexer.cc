@@ -51,8 +51,8 @@ class Lexer {
     at_ += count;
   }
   Status Refuse(const char* why) const {
-    return Fail(diagnostic_, StatusCode::kInvalidModel, "the chat template does not parse", "chat template, line %u: %s",
-                line_, why);
+    return Fail(diagnostic_, StatusCode::kInvalidModel, "the chat template does not parse",
+                "chat template, line %u: %s", line_, why);
   }
 
   /// The next tag's start at or after `from`.
@@ -91,7 +91,8 @@ class Lexer {
   void StripLineStart(std::string* text) const {
     const size_t line_start = text->rfind('\n') + 1;  // 0 where there is no line break
     if (line_start == 0 && !after_line_break_) return;
-    if (LeadingSpaceBytes(std::string_view(*text).substr(line_start)) == text->size() - line_start) text->resize(line_start);
+    if (LeadingSpaceBytes(std::string_view(*text).substr(line_start)) == text->size() - line_start)
+      text->resize(line_start);
   }
 
   /// What follows a tag's end: "-" takes all white space, trim_blocks one line break.
@@ -188,7 +189,8 @@ class Lexer {
     for (const std::string_view op : {"**", "//", "==", "!=", ">=", "<="}) {
       if (At(op)) return Take(TokenKind::kOperator, 2);
     }
-    if (std::string_view("+-*/%~[](){}<>=.:|,").find(c) == std::string_view::npos) return Refuse("an unknown character in a tag");
+    if (std::string_view("+-*/%~[](){}<>=.:|,").find(c) == std::string_view::npos)
+      return Refuse("an unknown character in a tag");
     return Take(TokenKind::kOperator, 1);
   }
 
@@ -205,7 +207,8 @@ class Lexer {
       while (IsDigit(Peek(length)) || (Peek(length) == '_' && IsDigit(Peek(length + 1)))) ++length;
     };
     digits();
-    const bool after_dot = !tokens_->empty() && tokens_->back().kind == TokenKind::kOperator && tokens_->back().text == ".";
+    const bool after_dot =
+        !tokens_->empty() && tokens_->back().kind == TokenKind::kOperator && tokens_->back().text == ".";
     if (!after_dot && Peek(length) == '.' && IsDigit(Peek(length + 1))) {
       is_float = true;
       ++length;

@@ -19,7 +19,7 @@ enum class TokenKind : uint8_t {
   kVariableBegin,  // {{
   kVariableEnd,    // }}
   kName,
-  kString,         // text: the value
+  kString,  // text: the value
   kInteger,
   kFloat,
   kOperator,
@@ -32,8 +32,8 @@ struct Token {
   std::string text;
 };
 
-/// Cuts a template, valid UTF-8, into tokens; the last is kEnd. trim_blocks and lstrip_blocks are on, the last line break
-/// of the template is dropped, comments and raw blocks are resolved. Errors: kInvalidModel with the line.
+/// Cuts a template, valid UTF-8, into tokens; the last is kEnd. trim_blocks and lstrip_blocks are on, the last line
+/// break of the template is dropped, comments and raw blocks are resolved. Errors: kInvalidModel with the line.
 Status Tokenize(std::string_view source, std::vector<Token>* tokens, Diagnostic* diagnostic);
 
 }  // namespace linnet::jinja

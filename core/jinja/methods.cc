@@ -8,13 +8,14 @@
 namespace linnet::jinja {
 namespace {
 
-constexpr std::string_view kTextMethods[] = {"strip",      "lstrip",     "rstrip",       "split",        "rsplit",  "splitlines",
-                                             "upper",      "lower",      "title",        "capitalize",   "startswith", "endswith",
-                                             "replace",    "join",       "find",         "rfind",        "index",   "count",
-                                             "isdigit",    "isalpha",    "isspace",      "removeprefix", "removesuffix", "format"};
-constexpr std::string_view kListMethods[] = {"index", "count",  "append", "extend", "insert",
-                                             "pop",   "remove", "reverse", "sort",  "clear"};
-constexpr std::string_view kDictMethods[] = {"get", "items", "keys", "values", "pop", "update", "setdefault", "popitem", "clear"};
+constexpr std::string_view kTextMethods[] = {
+    "strip", "lstrip",     "rstrip",     "split",    "rsplit",  "splitlines",   "upper",        "lower",
+    "title", "capitalize", "startswith", "endswith", "replace", "join",         "find",         "rfind",
+    "index", "count",      "isdigit",    "isalpha",  "isspace", "removeprefix", "removesuffix", "format"};
+constexpr std::string_view kListMethods[] = {"index", "count",  "append",  "extend", "insert",
+                                             "pop",   "remove", "reverse", "sort",   "clear"};
+constexpr std::string_view kDictMethods[] = {"get",    "items",      "keys",    "values", "pop",
+                                             "update", "setdefault", "popitem", "clear"};
 constexpr std::string_view kLoopMethods[] = {"cycle", "changed"};
 
 template <size_t kCount>
@@ -41,7 +42,8 @@ bool CountArgument(Interpreter& interpreter, const Value* value, int64_t* count)
 
 class TextMethod {
  public:
-  TextMethod(Interpreter& interpreter, const std::string& text, const std::string& name, const Arguments& arguments, Value* out)
+  TextMethod(Interpreter& interpreter, const std::string& text, const std::string& name, const Arguments& arguments,
+             Value* out)
       : interpreter_(interpreter), text_(text), name_(name), arguments_(arguments), out_(out) {}
 
   bool Run() {
@@ -219,8 +221,10 @@ class TextMethod {
   Value* out_;
 };
 
-bool ListMethod(Interpreter& interpreter, const List& list, const std::string& name, const Arguments& arguments, Value* out) {
-  if (name != "index" && name != "count") return interpreter.Fail("access to attribute '%s' of 'list' object is unsafe.", name.c_str());
+bool ListMethod(Interpreter& interpreter, const List& list, const std::string& name, const Arguments& arguments,
+                Value* out) {
+  if (name != "index" && name != "count")
+    return interpreter.Fail("access to attribute '%s' of 'list' object is unsafe.", name.c_str());
   const Value* wanted = arguments.Find(0, "");
   if (wanted == nullptr) return interpreter.Fail("%s() needs an argument", name.c_str());
   int64_t count = 0;
@@ -238,7 +242,8 @@ bool ListMethod(Interpreter& interpreter, const List& list, const std::string& n
   return true;
 }
 
-bool DictMethod(Interpreter& interpreter, const Value& self, const std::string& name, const Arguments& arguments, Value* out) {
+bool DictMethod(Interpreter& interpreter, const Value& self, const std::string& name, const Arguments& arguments,
+                Value* out) {
   const Dict& dict = self.dict();
   if (!interpreter.Charge(1 + dict.entries.size() / 8)) return false;
   if (name == "get") {
@@ -261,7 +266,8 @@ bool DictMethod(Interpreter& interpreter, const Value& self, const std::string& 
   return interpreter.Check(*out);
 }
 
-bool LoopMethod(Interpreter& interpreter, const Value& self, const std::string& name, const Arguments& arguments, Value* out) {
+bool LoopMethod(Interpreter& interpreter, const Value& self, const std::string& name, const Arguments& arguments,
+                Value* out) {
   Loop& loop = self.loop();
   if (name == "cycle") {
     if (arguments.values.empty()) return interpreter.Fail("no items for cycling given");
@@ -283,23 +289,33 @@ bool LoopMethod(Interpreter& interpreter, const Value& self, const std::string& 
 
 bool HasMethod(const Value& object, std::string_view name) {
   switch (object.kind()) {
-    case Kind::kString: return IsAmong(kTextMethods, name);
-    case Kind::kList: return IsAmong(kListMethods, name);
-    case Kind::kTuple: return name == "index" || name == "count";
-    case Kind::kDict: return IsAmong(kDictMethods, name);
-    case Kind::kLoop: return IsAmong(kLoopMethods, name);
-    default: return false;
+    case Kind::kString:
+      return IsAmong(kTextMethods, name);
+    case Kind::kList:
+      return IsAmong(kListMethods, name);
+    case Kind::kTuple:
+      return name == "index" || name == "count";
+    case Kind::kDict:
+      return IsAmong(kDictMethods, name);
+    case Kind::kLoop:
+      return IsAmong(kLoopMethods, name);
+    default:
+      return false;
   }
 }
 
 bool CallMethod(Interpreter& interpreter, const Method& method, const Arguments& arguments, Value* out) {
   const Value& self = method.self;
   switch (self.kind()) {
-    case Kind::kString: return TextMethod(interpreter, self.text(), method.name, arguments, out).Run();
+    case Kind::kString:
+      return TextMethod(interpreter, self.text(), method.name, arguments, out).Run();
     case Kind::kList:
-    case Kind::kTuple: return ListMethod(interpreter, self.list(), method.name, arguments, out);
-    case Kind::kDict: return DictMethod(interpreter, self, method.name, arguments, out);
-    default: return LoopMethod(interpreter, self, method.name, arguments, out);
+    case Kind::kTuple:
+      return ListMethod(interpreter, self.list(), method.name, arguments, out);
+    case Kind::kDict:
+      return DictMethod(interpreter, self, method.name, arguments, out);
+    default:
+      return LoopMethod(interpreter, self, method.name, arguments, out);
   }
 }
 

@@ -40,12 +40,14 @@ bool IntegerPower(Interpreter& interpreter, int64_t base, int64_t exponent, Valu
   return true;
 }
 
-bool NumberOperator(Interpreter& interpreter, const std::string& op, const Value& left, const Value& right, Value* out) {
+bool NumberOperator(Interpreter& interpreter, const std::string& op, const Value& left, const Value& right,
+                    Value* out) {
   const bool integers = left.is_integer() && right.is_integer();
   if (op == "**" && integers && right.integer() >= 0) {
     return IntegerPower(interpreter, left.integer(), right.integer(), out);
   }
-  if (integers && op != "/" && op != "**") return IntegerOperator(interpreter, op, left.integer(), right.integer(), out);
+  if (integers && op != "/" && op != "**")
+    return IntegerOperator(interpreter, op, left.integer(), right.integer(), out);
   const double a = left.number(), b = right.number();
   double result = 0.0;
   if (op == "+") {
@@ -72,7 +74,8 @@ bool NumberOperator(Interpreter& interpreter, const std::string& op, const Value
 bool Repeat(Interpreter& interpreter, const Value& value, int64_t count, Value* out) {
   const auto times = static_cast<uint64_t>(std::max<int64_t>(count, 0));
   const uint64_t size = value.is_string() ? value.text().size() : value.list().size() * sizeof(Value);
-  if (times > 0 && size > kMaxBytesMade / times) return interpreter.Fail("it makes more than %llu bytes", static_cast<unsigned long long>(kMaxBytesMade));
+  if (times > 0 && size > kMaxBytesMade / times)
+    return interpreter.Fail("it makes more than %llu bytes", static_cast<unsigned long long>(kMaxBytesMade));
   const bool empty = size == 0;
   if (!interpreter.Charge(1, size * times)) return false;
   if (value.is_string()) {
@@ -107,7 +110,8 @@ bool Join(Interpreter& interpreter, const Value& left, const Value& right, Value
 
 }  // namespace
 
-bool BinaryOperator(Interpreter& interpreter, const std::string& op, const Value& left, const Value& right, Value* out) {
+bool BinaryOperator(Interpreter& interpreter, const std::string& op, const Value& left, const Value& right,
+                    Value* out) {
   if (left.is_undefined()) return interpreter.Undefined(left);
   if (op == "%" && left.is_string()) {
     return FormatPercent(interpreter, left.text(), right.is(Kind::kTuple) ? right.list() : List{right}, out);

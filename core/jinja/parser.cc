@@ -45,8 +45,8 @@ class Parser {
   bool failed() const { return !status_.ok(); }
   int Refuse(const char* expected) {
     if (failed()) return -1;
-    const char* found = Now().kind == TokenKind::kEnd          ? "the end"
-                        : Now().kind == TokenKind::kBlockEnd   ? "%}"
+    const char* found = Now().kind == TokenKind::kEnd           ? "the end"
+                        : Now().kind == TokenKind::kBlockEnd    ? "%}"
                         : Now().kind == TokenKind::kVariableEnd ? "}}"
                                                                 : Now().text.c_str();
     status_ = Fail(diagnostic_, StatusCode::kInvalidModel, "the chat template does not parse",
@@ -81,12 +81,14 @@ class Parser {
     for (const int kid : node.kids) {
       if (kid >= 0) node.depth = std::max(node.depth, program_->nodes[static_cast<size_t>(kid)].depth + 1);
     }
-    if (node.depth > kMaxNodeDepth || program_->nodes.size() >= kMaxNodes) return Refuse("a smaller or less nested template");
+    if (node.depth > kMaxNodeDepth || program_->nodes.size() >= kMaxNodes)
+      return Refuse("a smaller or less nested template");
     node.line = line;
     program_->nodes.push_back(std::move(node));
     return static_cast<int>(program_->nodes.size() - 1);
   }
-  int Add(NodeKind kind, std::vector<int> kids, uint32_t line, std::string text = {}, std::vector<std::string> names = {}) {
+  int Add(NodeKind kind, std::vector<int> kids, uint32_t line, std::string text = {},
+          std::vector<std::string> names = {}) {
     Node node;
     node.kind = kind;
     node.kids = std::move(kids);
@@ -455,15 +457,18 @@ class Parser {
     const Token& token = Now();
     const uint32_t line = token.line;
     switch (token.kind) {
-      case TokenKind::kName: return NameOrConstant();
+      case TokenKind::kName:
+        return NameOrConstant();
       case TokenKind::kString: {
         std::string text;
         for (; Now().kind == TokenKind::kString; Step()) text += Now().text;  // neighbours join
         return AddLiteral(Value::String(std::move(text)), line);
       }
       case TokenKind::kInteger:
-      case TokenKind::kFloat: return Number();
-      default: break;
+      case TokenKind::kFloat:
+        return Number();
+      default:
+        break;
     }
     if (TakeOperator("(")) {
       if (TakeOperator(")")) return Add(NodeKind::kTuple, {}, line);
@@ -587,9 +592,7 @@ class Parser {
     return Add(NodeKind::kCall, std::move(kids), line, {}, std::move(names));
   }
 
-  int Filter(int input) {
-    return TakeOperator("|") ? FilterName(input) : Refuse("|");
-  }
+  int Filter(int input) { return TakeOperator("|") ? FilterName(input) : Refuse("|"); }
   int FilterName(int input) {
     const uint32_t line = Now().line;
     std::string name = ExpectName();
@@ -617,10 +620,12 @@ class Parser {
   }
   /// "is divisibleby 3": one argument without parentheses.
   bool StartsArgumentOfTest() const {
-    if (IsName("else") || IsName("or") || IsName("and") || IsName("is") || IsName("if") || IsName("in") || IsName("not")) return false;
+    if (IsName("else") || IsName("or") || IsName("and") || IsName("is") || IsName("if") || IsName("in") ||
+        IsName("not"))
+      return false;
     const TokenKind kind = Now().kind;
-    return kind == TokenKind::kName || kind == TokenKind::kString || kind == TokenKind::kInteger || kind == TokenKind::kFloat ||
-           IsOperator("[") || IsOperator("{");
+    return kind == TokenKind::kName || kind == TokenKind::kString || kind == TokenKind::kInteger ||
+           kind == TokenKind::kFloat || IsOperator("[") || IsOperator("{");
   }
 
   int FiltersAndTests(int value) {

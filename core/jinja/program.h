@@ -37,17 +37,17 @@ enum class NodeKind : uint8_t {
   kConcat,     // kids: operands
   kCondition,  // kids: condition, then, else
   // Statements.
-  kBlock,      // kids: statements
-  kText,       // text
-  kOutput,     // kids: expression
-  kIf,         // kids: condition, body, condition, body, ..., and the else body where their number is odd
-  kFor,        // kids: iterable, filter, body, else body; names: targets
-  kSet,        // kids: expression; names: targets, or text: a namespace and names: its attribute
-  kSetBlock,   // kids: body, filters; names: target
-  kMacro,      // kids: body, defaults; names: parameters; text: name
-  kCallBlock,  // kids: call, the macro that caller() runs
+  kBlock,        // kids: statements
+  kText,         // text
+  kOutput,       // kids: expression
+  kIf,           // kids: condition, body, condition, body, ..., and the else body where their number is odd
+  kFor,          // kids: iterable, filter, body, else body; names: targets
+  kSet,          // kids: expression; names: targets, or text: a namespace and names: its attribute
+  kSetBlock,     // kids: body, filters; names: target
+  kMacro,        // kids: body, defaults; names: parameters; text: name
+  kCallBlock,    // kids: call, the macro that caller() runs
   kFilterBlock,  // kids: filters, body
-  kWith,       // kids: values, body; names: targets
+  kWith,         // kids: values, body; names: targets
   kBreak,
   kContinue,
 };
@@ -72,8 +72,8 @@ struct Program {
 inline constexpr uint32_t kMaxNodeDepth = 200;
 inline constexpr size_t kMaxNodes = 200'000;
 
-/// Parses a template, valid UTF-8. Errors: kInvalidModel (a syntax error), kUnsupported (a statement that chat templates
-/// do not have, such as include), both with the line.
+/// Parses a template, valid UTF-8. Errors: kInvalidModel (a syntax error), kUnsupported (a statement that chat
+/// templates do not have, such as include), both with the line.
 Status ParseTemplate(std::string_view source, Program* program, Diagnostic* diagnostic);
 
 }  // namespace linnet::jinja

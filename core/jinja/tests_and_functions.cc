@@ -62,14 +62,16 @@ bool Range(Interpreter& interpreter, const Arguments& arguments, Value* out) {
   if (count < 1 || count > 3 || !arguments.named.empty()) return interpreter.Fail("range() takes 1 to 3 arguments");
   for (size_t i = 0; i < count; ++i) {
     if (arguments.values[i].is_undefined()) return interpreter.Undefined(arguments.values[i]);
-    if (!arguments.values[i].is_integer()) return interpreter.Fail("range() takes integers, found '%s'", arguments.values[i].TypeName());
+    if (!arguments.values[i].is_integer())
+      return interpreter.Fail("range() takes integers, found '%s'", arguments.values[i].TypeName());
     bounds[count == 1 ? 1 : i] = arguments.values[i].integer();
   }
   const auto [start, stop, step] = bounds;
   if (step == 0) return interpreter.Fail("range() step must not be zero");
   List items;
   for (int64_t i = start; step > 0 ? i < stop : i > stop;) {
-    if (items.size() >= static_cast<size_t>(kMaxRange)) return interpreter.Fail("Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000).");
+    if (items.size() >= static_cast<size_t>(kMaxRange))
+      return interpreter.Fail("Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000).");
     items.push_back(Value::Int(i));
     if (__builtin_add_overflow(i, step, &i)) break;
   }
@@ -109,7 +111,8 @@ bool StringArgument(Interpreter& interpreter, const char* function, const Argume
 bool CallTest(Interpreter& interpreter, const std::string& name, const Arguments& arguments, bool* out) {
   const Value& value = arguments.input();
   bool known = false;
-  if ((name == "lower" || name == "upper") && !interpreter.Charge(value.weight(), uint64_t{16} * value.weight())) return false;
+  if ((name == "lower" || name == "upper") && !interpreter.Charge(value.weight(), uint64_t{16} * value.weight()))
+    return false;
   *out = KindTest(name, value, &known);
   if (known) return true;
   const bool parity = name == "odd" || name == "even";

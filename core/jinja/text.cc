@@ -25,7 +25,8 @@ uint32_t Cased(uint32_t c, bool upper) {
 }
 
 struct CivilTime {
-  int64_t year, month, day, hour, minute, second, weekday, day_of_year;  // month, day and day_of_year from 1; Sunday is 0
+  int64_t year, month, day, hour, minute, second, weekday,
+      day_of_year;  // month, day and day_of_year from 1; Sunday is 0
 };
 
 /// The proleptic Gregorian calendar, counted in eras of 400 years from the first of March of the year 0.
@@ -136,6 +137,12 @@ std::vector<std::string> SplitLines(std::string_view text) {
   return lines;
 }
 
+std::string Concat(std::initializer_list<std::string_view> parts) {
+  std::string result;
+  for (const std::string_view part : parts) result += part;
+  return result;
+}
+
 std::string FormatTime(int64_t unix_seconds, std::string_view format) {
   static constexpr const char* kMonths[] = {"January", "February", "March",     "April",   "May",      "June",
                                             "July",    "August",   "September", "October", "November", "December"};
@@ -157,26 +164,65 @@ std::string FormatTime(int64_t unix_seconds, std::string_view format) {
     };
     const int64_t hour12 = time.hour % 12 == 0 ? 12 : time.hour % 12;
     switch (format[i]) {
-      case 'Y': number(time.year, 4); break;
-      case 'y': number(time.year % 100, 2); break;
-      case 'm': number(time.month, 2); break;
-      case 'd': number(time.day, 2); break;
-      case 'j': number(time.day_of_year, 3); break;
-      case 'H': number(time.hour, 2); break;
-      case 'I': number(hour12, 2); break;
-      case 'M': number(time.minute, 2); break;
-      case 'S': number(time.second, 2); break;
-      case 'p': result += time.hour < 12 ? "AM" : "PM"; break;
-      case 'B': result += kMonths[time.month - 1]; break;
-      case 'b': result += std::string_view(kMonths[time.month - 1]).substr(0, 3); break;
-      case 'A': result += kDays[time.weekday]; break;
-      case 'a': result += std::string_view(kDays[time.weekday]).substr(0, 3); break;
-      case 'Z': result += "UTC"; break;
-      case 'z': result += "+0000"; break;
-      case '%': result += '%'; break;
-      case 'F': result += FormatTime(unix_seconds, "%Y-%m-%d"); break;
-      case 'T': result += FormatTime(unix_seconds, "%H:%M:%S"); break;
-      default: result.append("%").push_back(format[i]);
+      case 'Y':
+        number(time.year, 4);
+        break;
+      case 'y':
+        number(time.year % 100, 2);
+        break;
+      case 'm':
+        number(time.month, 2);
+        break;
+      case 'd':
+        number(time.day, 2);
+        break;
+      case 'j':
+        number(time.day_of_year, 3);
+        break;
+      case 'H':
+        number(time.hour, 2);
+        break;
+      case 'I':
+        number(hour12, 2);
+        break;
+      case 'M':
+        number(time.minute, 2);
+        break;
+      case 'S':
+        number(time.second, 2);
+        break;
+      case 'p':
+        result += time.hour < 12 ? "AM" : "PM";
+        break;
+      case 'B':
+        result += kMonths[time.month - 1];
+        break;
+      case 'b':
+        result += std::string_view(kMonths[time.month - 1]).substr(0, 3);
+        break;
+      case 'A':
+        result += kDays[time.weekday];
+        break;
+      case 'a':
+        result += std::string_view(kDays[time.weekday]).substr(0, 3);
+        break;
+      case 'Z':
+        result += "UTC";
+        break;
+      case 'z':
+        result += "+0000";
+        break;
+      case '%':
+        result += '%';
+        break;
+      case 'F':
+        result += FormatTime(unix_seconds, "%Y-%m-%d");
+        break;
+      case 'T':
+        result += FormatTime(unix_seconds, "%H:%M:%S");
+        break;
+      default:
+        result.append("%").push_back(format[i]);
     }
   }
   return result;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,8 @@ std::string ChangeCase(std::string_view text, bool upper);
 std::string Capitalize(std::string_view text);
 /// Python's splitlines() without the line ends.
 std::vector<std::string> SplitLines(std::string_view text);
+/// The parts one after another.
+std::string Concat(std::initializer_list<std::string_view> parts);
 /// strftime in UTC for the conversions that templates use.
 std::string FormatTime(int64_t unix_seconds, std::string_view format);
 

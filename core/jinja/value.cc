@@ -82,34 +82,54 @@ Loop& Value::loop() const { return *static_cast<Loop*>(object_.get()); }
 bool Value::Truthy() const {
   switch (kind_) {
     case Kind::kUndefined:
-    case Kind::kNone: return false;
+    case Kind::kNone:
+      return false;
     case Kind::kBool:
-    case Kind::kInt: return integer_ != 0;
-    case Kind::kFloat: return float_ != 0.0;
-    case Kind::kString: return !text().empty();
+    case Kind::kInt:
+      return integer_ != 0;
+    case Kind::kFloat:
+      return float_ != 0.0;
+    case Kind::kString:
+      return !text().empty();
     case Kind::kList:
-    case Kind::kTuple: return !list().empty();
-    case Kind::kDict: return !dict().entries.empty();
-    default: return true;
+    case Kind::kTuple:
+      return !list().empty();
+    case Kind::kDict:
+      return !dict().entries.empty();
+    default:
+      return true;
   }
 }
 
 const char* Value::TypeName() const {
   switch (kind_) {
-    case Kind::kUndefined: return "undefined";
-    case Kind::kNone: return "None";
-    case Kind::kBool: return "bool object";
-    case Kind::kInt: return "int object";
-    case Kind::kFloat: return "float object";
-    case Kind::kString: return "str object";
-    case Kind::kList: return "list object";
-    case Kind::kTuple: return "tuple object";
-    case Kind::kDict: return "dict object";
-    case Kind::kNamespace: return "namespace object";
-    case Kind::kLoop: return "loop object";
-    case Kind::kMacro: return "macro object";
+    case Kind::kUndefined:
+      return "undefined";
+    case Kind::kNone:
+      return "None";
+    case Kind::kBool:
+      return "bool object";
+    case Kind::kInt:
+      return "int object";
+    case Kind::kFloat:
+      return "float object";
+    case Kind::kString:
+      return "str object";
+    case Kind::kList:
+      return "list object";
+    case Kind::kTuple:
+      return "tuple object";
+    case Kind::kDict:
+      return "dict object";
+    case Kind::kNamespace:
+      return "namespace object";
+    case Kind::kLoop:
+      return "loop object";
+    case Kind::kMacro:
+      return "macro object";
     case Kind::kFunction:
-    case Kind::kMethod: return "function object";
+    case Kind::kMethod:
+      return "function object";
   }
   return "object";
 }
@@ -163,7 +183,8 @@ void AppendFloat(double value, std::string* out) {
 }
 
 void AppendStringRepr(std::string_view text, std::string* out) {
-  const bool has_single = text.find('\'') != std::string_view::npos, has_double = text.find('"') != std::string_view::npos;
+  const bool has_single = text.find('\'') != std::string_view::npos,
+             has_double = text.find('"') != std::string_view::npos;
   const char quote = has_single && !has_double ? '"' : '\'';
   out->push_back(quote);
   for (char c : text) {
@@ -238,7 +259,8 @@ bool AppendJsonDict(const Dict& dict, const JsonFormat& format, int level, std::
   for (const auto& entry : dict.entries) entries.push_back(&entry);
   if (format.sort_keys) {
     bool comparable = true;
-    std::stable_sort(entries.begin(), entries.end(), [&](const auto* a, const auto* b) { return Less(a->first, b->first, &comparable); });
+    std::stable_sort(entries.begin(), entries.end(),
+                     [&](const auto* a, const auto* b) { return Less(a->first, b->first, &comparable); });
   }
   return AppendJsonItems(entries.size(), "{}", format, level, out, [&](size_t i) {
     const auto& [key, value] = *entries[i];
@@ -263,14 +285,20 @@ bool Equal(const Value& a, const Value& b) {
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
     case Kind::kUndefined:
-    case Kind::kNone: return true;
+    case Kind::kNone:
+      return true;
     case Kind::kString:
-    case Kind::kFunction: return a.text() == b.text();
+    case Kind::kFunction:
+      return a.text() == b.text();
     case Kind::kList:
-    case Kind::kTuple: return std::equal(a.list().begin(), a.list().end(), b.list().begin(), b.list().end(), Equal);
-    case Kind::kDict: return EqualDicts(a.dict(), b.dict());
-    case Kind::kNamespace: return &a.dict() == &b.dict();
-    default: return false;
+    case Kind::kTuple:
+      return std::equal(a.list().begin(), a.list().end(), b.list().begin(), b.list().end(), Equal);
+    case Kind::kDict:
+      return EqualDicts(a.dict(), b.dict());
+    case Kind::kNamespace:
+      return &a.dict() == &b.dict();
+    default:
+      return false;
   }
 }
 
@@ -304,12 +332,23 @@ std::string EscapedStr(const Value& value) {
   if (value.is_markup()) return text;
   for (const char c : text) {
     switch (c) {
-      case '&': result += "&amp;"; break;
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '\'': result += "&#39;"; break;
-      case '"': result += "&#34;"; break;
-      default: result.push_back(c);
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '\'':
+        result += "&#39;";
+        break;
+      case '"':
+        result += "&#34;";
+        break;
+      default:
+        result.push_back(c);
     }
   }
   return result;
@@ -317,12 +356,24 @@ std::string EscapedStr(const Value& value) {
 
 void AppendRepr(const Value& value, std::string* out) {
   switch (value.kind()) {
-    case Kind::kUndefined: out->append("Undefined"); break;
-    case Kind::kNone: out->append("None"); break;
-    case Kind::kBool: out->append(value.integer() != 0 ? "True" : "False"); break;
-    case Kind::kInt: out->append(std::to_string(value.integer())); break;
-    case Kind::kFloat: AppendFloat(value.number(), out); break;
-    case Kind::kString: AppendStringRepr(value.text(), out); break;
+    case Kind::kUndefined:
+      out->append("Undefined");
+      break;
+    case Kind::kNone:
+      out->append("None");
+      break;
+    case Kind::kBool:
+      out->append(value.integer() != 0 ? "True" : "False");
+      break;
+    case Kind::kInt:
+      out->append(std::to_string(value.integer()));
+      break;
+    case Kind::kFloat:
+      AppendFloat(value.number(), out);
+      break;
+    case Kind::kString:
+      AppendStringRepr(value.text(), out);
+      break;
     case Kind::kList:
     case Kind::kTuple: {
       const bool tuple = value.is(Kind::kTuple);
@@ -346,15 +397,22 @@ void AppendRepr(const Value& value, std::string* out) {
       out->push_back('}');
       break;
     }
-    default: out->append("<").append(value.TypeName()).append(">");
+    default:
+      out->append("<").append(value.TypeName()).append(">");
   }
 }
 
 bool AppendJson(const Value& value, const JsonFormat& format, int level, std::string* out) {
   switch (value.kind()) {
-    case Kind::kNone: out->append("null"); return true;
-    case Kind::kBool: out->append(value.integer() != 0 ? "true" : "false"); return true;
-    case Kind::kInt: out->append(std::to_string(value.integer())); return true;
+    case Kind::kNone:
+      out->append("null");
+      return true;
+    case Kind::kBool:
+      out->append(value.integer() != 0 ? "true" : "false");
+      return true;
+    case Kind::kInt:
+      out->append(std::to_string(value.integer()));
+      return true;
     case Kind::kFloat:
       if (std::isfinite(value.number())) {
         AppendFloat(value.number(), out);
@@ -362,13 +420,17 @@ bool AppendJson(const Value& value, const JsonFormat& format, int level, std::st
         out->append(std::isnan(value.number()) ? "NaN" : value.number() < 0 ? "-Infinity" : "Infinity");
       }
       return true;
-    case Kind::kString: AppendJsonString(value.text(), format.ensure_ascii, out); return true;
+    case Kind::kString:
+      AppendJsonString(value.text(), format.ensure_ascii, out);
+      return true;
     case Kind::kList:
     case Kind::kTuple:
       return AppendJsonItems(value.list().size(), "[]", format, level, out,
                              [&](size_t i) { return AppendJson(value.list()[i], format, level + 1, out); });
-    case Kind::kDict: return AppendJsonDict(value.dict(), format, level, out);
-    default: return false;
+    case Kind::kDict:
+      return AppendJsonDict(value.dict(), format, level, out);
+    default:
+      return false;
   }
 }
 

@@ -30,8 +30,8 @@ enum class Kind : uint8_t {
   kDict,
   kNamespace,  // a Dict whose entries can be set
   kMacro,
-  kFunction,   // built in; text: its name
-  kMethod,     // of a string, list, dict or loop, with the object that it belongs to
+  kFunction,  // built in; text: its name
+  kMethod,    // of a string, list, dict or loop, with the object that it belongs to
   kLoop,
 };
 
@@ -66,12 +66,12 @@ class Value {
   bool is_number() const { return is_integer() || kind_ == Kind::kFloat; }
 
   // Accessors; the kind fits.
-  int64_t integer() const { return integer_; }               // kInt, kBool
+  int64_t integer() const { return integer_; }  // kInt, kBool
   double number() const { return kind_ == Kind::kFloat ? float_ : static_cast<double>(integer_); }
-  const std::string& text() const;                           // kString, kUndefined, kFunction
-  const List& list() const;                                  // kList, kTuple
-  const Dict& dict() const;                                  // kDict, kNamespace
-  Dict& namespace_dict() const;                              // kNamespace
+  const std::string& text() const;  // kString, kUndefined, kFunction
+  const List& list() const;         // kList, kTuple
+  const Dict& dict() const;         // kDict, kNamespace
+  Dict& namespace_dict() const;     // kNamespace
   const Macro& macro() const;
   const Method& method() const;
   Loop& loop() const;
@@ -115,7 +115,7 @@ struct Scope;
 /// A macro, or the body of a call block.
 struct Macro {
   int node = -1;
-  Scope* scope = nullptr;     // where it was defined; only used while that scope is still active
+  Scope* scope = nullptr;  // where it was defined; only used while that scope is still active
   uint64_t scope_serial = 0;
 };
 
@@ -145,7 +145,7 @@ void AppendRepr(const Value& value, std::string* out);
 std::string EscapedStr(const Value& value);
 
 struct JsonFormat {
-  int indent = -1;              // < 0: on one line
+  int indent = -1;  // < 0: on one line
   bool ensure_ascii = false;
   bool sort_keys = false;
   std::string item_separator = ", ", key_separator = ": ";

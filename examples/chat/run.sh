@@ -16,7 +16,7 @@ MODEL=$CACHE/models/SmolLM2-135M-Instruct.q8.linnet
 build() {
   local log=$ROOT/build/chat-build.log
   mkdir -p "$ROOT/build"
-  if ! "$ROOT/tests/run.sh" --build-only 2>&1 | tee "$log" | sed -un 's/^== //p' >&2; then
+  if ! "$ROOT/tests/run.sh" --program 2>&1 | tee "$log" | sed -un 's/^== //p' >&2; then
     tail -n 30 "$log" >&2
     echo "run.sh: the build failed: $log" >&2
     exit 1

@@ -90,8 +90,6 @@ const char* TokenizerName(TokenizerKind kind) {
       return "bpe";
     case TokenizerKind::kSentencePieceBpe:
       return "sentencepiece_bpe";
-    case TokenizerKind::kUnigram:
-      return "unigram";
   }
   return "?";
 }

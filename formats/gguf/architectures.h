@@ -14,15 +14,15 @@ namespace linnet::formats {
 enum class GgufParallel : uint8_t {
   kNo,
   kYes,
-  kByKey,            // use_parallel_residual, true where it is absent
-  kWithoutFfnNorm,   // where the layer has no ffn_norm (StableLM 2 12B); the key is written by habit and says nothing
+  kByKey,           // use_parallel_residual, true where it is absent
+  kWithoutFfnNorm,  // where the layer has no ffn_norm (StableLM 2 12B); the key is written by habit and says nothing
 };
 
 /// The rotation of layers with a window.
 enum class GgufLocalRope : uint8_t {
   kSame,
-  kUnscaled,   // the same theta without the scaling (OLMo 3)
-  kOwnTheta,   // rope.freq_base_swa, 10000 where absent, without the scaling (Gemma 3)
+  kUnscaled,  // the same theta without the scaling (OLMo 3)
+  kOwnTheta,  // rope.freq_base_swa, 10000 where absent, without the scaling (Gemma 3)
 };
 
 /// One architecture. Sizes, widths and most switches come from the metadata and from which tensors exist; this row has
@@ -38,16 +38,16 @@ struct GgufArchitecture {
   const char* ffn_norm = "ffn_norm";
   GgufParallel parallel = GgufParallel::kNo;
 
-  bool permuted_qk = false;    // rows of q and k stand in interleaved order and are put back to half-split
+  bool permuted_qk = false;  // rows of q and k stand in interleaved order and are put back to half-split
   bool has_rope = true;
   RopeLayout rope_layout = RopeLayout::kHalfSplit;
   bool yarn_truncate = true;
-  uint32_t unrotated_period = 0;  // every n-th layer has no rotation; 0: all have
+  uint32_t unrotated_period = 0;   // every n-th layer has no rotation; 0: all have
   QkNorm qk_norm = QkNorm::kNone;  // its kind, where the tensors exist
-  uint32_t window_period = 1;     // layer i has the window unless i % period == period - 1; 1: all have it
+  uint32_t window_period = 1;      // layer i has the window unless i % period == period - 1; 1: all have it
   GgufLocalRope local_rope = GgufLocalRope::kSame;
   uint32_t wide_scale_layers = 0;  // with exactly so many layers the query scale is 1 / sqrt(model_dim / n_heads)
-  bool latent = false;            // multi-head latent attention
+  bool latent = false;             // multi-head latent attention
 
   Activation activation = Activation::kSilu;
   bool gated = true;
@@ -56,8 +56,8 @@ struct GgufArchitecture {
   bool normalize_top_k = false;                      // where expert_weights_norm is absent
 
   EmbeddingPositions positions = EmbeddingPositions::kNone;
-  bool scaled_embedding = false;   // by sqrt(model_dim)
-  bool granite_scales = false;     // embedding_scale, residual_scale, logit_scale (a divisor)
+  bool scaled_embedding = false;  // by sqrt(model_dim)
+  bool granite_scales = false;    // embedding_scale, residual_scale, logit_scale (a divisor)
 };
 
 /// The row of `general.architecture`, or null.

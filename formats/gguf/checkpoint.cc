@@ -143,8 +143,8 @@ Status GgufCheckpoint::Load(Diagnostic* diagnostic) {
                 found.data());
   }
   LINNET_ASSIGN_OR_RETURN(info_.config, DescribeGgufModel(set_, *architecture, diagnostic));
-  LINNET_ASSIGN_OR_RETURN(sources_, MapGgufTensors(set_, *architecture, info_.config, RequiredTensors(info_.config),
-                                                   diagnostic));
+  LINNET_ASSIGN_OR_RETURN(sources_,
+                          MapGgufTensors(set_, *architecture, info_.config, RequiredTensors(info_.config), diagnostic));
   std::sort(sources_.begin(), sources_.end(), [](const GgufSource& a, const GgufSource& b) {
     return SourceKey(a.role, a.layer) < SourceKey(b.role, b.layer);
   });
@@ -191,8 +191,8 @@ Status GgufCheckpoint::LoadSampling(Diagnostic* diagnostic) {
   return Status::Ok();
 }
 
-Status GgufCheckpoint::ReadRows(const TensorRequirement& tensor, uint64_t group, uint64_t row_begin,
-                                uint64_t row_count, std::span<float> out, Diagnostic* diagnostic) const {
+Status GgufCheckpoint::ReadRows(const TensorRequirement& tensor, uint64_t group, uint64_t row_begin, uint64_t row_count,
+                                std::span<float> out, Diagnostic* diagnostic) const {
   const GgufSource* source = FindSource(tensor);
   const uint64_t groups = tensor.rank == 3 ? tensor.dims[0] : 1;
   const uint64_t rows = tensor.rank == 1 ? 1 : tensor.dims[tensor.rank - 2];
@@ -206,12 +206,16 @@ Status GgufCheckpoint::ReadRows(const TensorRequirement& tensor, uint64_t group,
   }
   const std::span<const GgufPart> parts = source->parts;
   switch (source->kind) {
-    case GgufSource::Kind::kRows: ReadStackedRows(parts, group, row_begin, row_count, out.data()); break;
+    case GgufSource::Kind::kRows:
+      ReadStackedRows(parts, group, row_begin, row_count, out.data());
+      break;
     case GgufSource::Kind::kPerGroup:
       ReadStackedRows(parts.subspan(group * source->parts_per_group, source->parts_per_group), 0, row_begin, row_count,
                       out.data());
       break;
-    case GgufSource::Kind::kTransposed: ReadTransposed(parts.front(), group, row_begin, row_count, out.data()); break;
+    case GgufSource::Kind::kTransposed:
+      ReadTransposed(parts.front(), group, row_begin, row_count, out.data());
+      break;
     case GgufSource::Kind::kVector:
       for (uint64_t i = 0; i < row_count; ++i) ReadVectorRow(*source, row_begin + i, out.data() + i * columns);
       break;

@@ -10,33 +10,93 @@
 namespace linnet::formats {
 namespace {
 
-constexpr size_t kBlock = 32;         // values of a simple block
-constexpr size_t kSuperBlock = 256;   // values of a K-quant's super-block
+constexpr size_t kBlock = 32;        // values of a simple block
+constexpr size_t kSuperBlock = 256;  // values of a K-quant's super-block
 
 // Half-precision fields stand as their two bytes, so that every struct has alignment 1 and the file's exact size.
 struct Half {
   uint8_t bytes[2];
-  float value() const {
-    return F32FromF16(static_cast<uint16_t>(bytes[0] | (bytes[1] << 8)));
-  }
+  float value() const { return F32FromF16(static_cast<uint16_t>(bytes[0] | (bytes[1] << 8))); }
 };
 
-struct BlockQ4_0 { Half d; uint8_t qs[16]; };
-struct BlockQ4_1 { Half d, m; uint8_t qs[16]; };
-struct BlockQ5_0 { Half d; uint8_t qh[4]; uint8_t qs[16]; };
-struct BlockQ5_1 { Half d, m; uint8_t qh[4]; uint8_t qs[16]; };
-struct BlockQ8_0 { Half d; int8_t qs[32]; };
-struct BlockQ2_K { uint8_t scales[16]; uint8_t qs[64]; Half d, dmin; };
-struct BlockQ3_K { uint8_t hmask[32]; uint8_t qs[64]; uint8_t scales[12]; Half d; };
-struct BlockQ4_K { Half d, dmin; uint8_t scales[12]; uint8_t qs[128]; };
-struct BlockQ5_K { Half d, dmin; uint8_t scales[12]; uint8_t qh[32]; uint8_t qs[128]; };
-struct BlockQ6_K { uint8_t ql[128]; uint8_t qh[64]; int8_t scales[16]; Half d; };
-struct BlockQ8_K { uint8_t d[4]; int8_t qs[256]; uint8_t bsums[32]; };
-struct BlockIQ4_NL { Half d; uint8_t qs[16]; };
-struct BlockIQ4_XS { Half d; uint8_t scales_h[2]; uint8_t scales_l[4]; uint8_t qs[128]; };
-struct BlockTQ1_0 { uint8_t qs[48]; uint8_t qh[4]; Half d; };
-struct BlockTQ2_0 { uint8_t qs[64]; Half d; };
-struct BlockMXFP4 { uint8_t e; uint8_t qs[16]; };
+struct BlockQ4_0 {
+  Half d;
+  uint8_t qs[16];
+};
+struct BlockQ4_1 {
+  Half d, m;
+  uint8_t qs[16];
+};
+struct BlockQ5_0 {
+  Half d;
+  uint8_t qh[4];
+  uint8_t qs[16];
+};
+struct BlockQ5_1 {
+  Half d, m;
+  uint8_t qh[4];
+  uint8_t qs[16];
+};
+struct BlockQ8_0 {
+  Half d;
+  int8_t qs[32];
+};
+struct BlockQ2_K {
+  uint8_t scales[16];
+  uint8_t qs[64];
+  Half d, dmin;
+};
+struct BlockQ3_K {
+  uint8_t hmask[32];
+  uint8_t qs[64];
+  uint8_t scales[12];
+  Half d;
+};
+struct BlockQ4_K {
+  Half d, dmin;
+  uint8_t scales[12];
+  uint8_t qs[128];
+};
+struct BlockQ5_K {
+  Half d, dmin;
+  uint8_t scales[12];
+  uint8_t qh[32];
+  uint8_t qs[128];
+};
+struct BlockQ6_K {
+  uint8_t ql[128];
+  uint8_t qh[64];
+  int8_t scales[16];
+  Half d;
+};
+struct BlockQ8_K {
+  uint8_t d[4];
+  int8_t qs[256];
+  uint8_t bsums[32];
+};
+struct BlockIQ4_NL {
+  Half d;
+  uint8_t qs[16];
+};
+struct BlockIQ4_XS {
+  Half d;
+  uint8_t scales_h[2];
+  uint8_t scales_l[4];
+  uint8_t qs[128];
+};
+struct BlockTQ1_0 {
+  uint8_t qs[48];
+  uint8_t qh[4];
+  Half d;
+};
+struct BlockTQ2_0 {
+  uint8_t qs[64];
+  Half d;
+};
+struct BlockMXFP4 {
+  uint8_t e;
+  uint8_t qs[16];
+};
 
 static_assert(sizeof(BlockQ4_0) == 18);
 static_assert(sizeof(BlockQ4_1) == 20);
@@ -285,7 +345,7 @@ void DecodeTQ2_0(const BlockTQ2_0& block, float* out) {
 }
 
 #define LINNET_GGML_TYPE(number, type, values) \
-  {number, #type, values, sizeof(Block##type), DecodeAll<Block##type, values, Decode##type>}
+  { number, #type, values, sizeof(Block##type), DecodeAll<Block##type, values, Decode##type> }
 
 constexpr GgmlType kTypes[] = {
     {kGgmlF32, "F32", 1, 4, DecodeF32},

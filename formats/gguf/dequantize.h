@@ -9,9 +9,25 @@ namespace linnet::formats {
 
 /// The numbers are the file format's; only those that this folder names in code.
 enum GgmlTypeNumber : uint32_t {
-  kGgmlF32 = 0, kGgmlF16 = 1, kGgmlQ4_0 = 2, kGgmlQ4_1 = 3, kGgmlQ5_0 = 6, kGgmlQ5_1 = 7, kGgmlQ8_0 = 8,
-  kGgmlQ2_K = 10, kGgmlQ3_K = 11, kGgmlQ4_K = 12, kGgmlQ5_K = 13, kGgmlQ6_K = 14, kGgmlQ8_K = 15,
-  kGgmlIQ4_NL = 20, kGgmlIQ4_XS = 23, kGgmlF64 = 28, kGgmlBF16 = 30, kGgmlTQ1_0 = 34, kGgmlTQ2_0 = 35,
+  kGgmlF32 = 0,
+  kGgmlF16 = 1,
+  kGgmlQ4_0 = 2,
+  kGgmlQ4_1 = 3,
+  kGgmlQ5_0 = 6,
+  kGgmlQ5_1 = 7,
+  kGgmlQ8_0 = 8,
+  kGgmlQ2_K = 10,
+  kGgmlQ3_K = 11,
+  kGgmlQ4_K = 12,
+  kGgmlQ5_K = 13,
+  kGgmlQ6_K = 14,
+  kGgmlQ8_K = 15,
+  kGgmlIQ4_NL = 20,
+  kGgmlIQ4_XS = 23,
+  kGgmlF64 = 28,
+  kGgmlBF16 = 30,
+  kGgmlTQ1_0 = 34,
+  kGgmlTQ2_0 = 35,
   kGgmlMXFP4 = 39,
 };
 
@@ -20,8 +36,8 @@ using DequantizeBlocks = void (*)(const std::byte* blocks, size_t n_blocks, floa
 
 struct GgmlType {
   uint32_t number;
-  const char* name;          // as ggml spells it: "Q4_K"
-  uint32_t block_size;       // values of a block, along a row
+  const char* name;     // as ggml spells it: "Q4_K"
+  uint32_t block_size;  // values of a block, along a row
   uint32_t block_bytes;
   DequantizeBlocks dequantize;  // null: the type is known by name and size only
 

@@ -73,13 +73,13 @@ class Describer {
   MetadataReader reader_;
   Diagnostic* diagnostic_;
   ModelConfig config_;
-  NormSpec norm_;                      // kind and eps of every norm
-  AttentionSpec attention_;            // what all layers share
+  NormSpec norm_;            // kind and eps of every norm
+  AttentionSpec attention_;  // what all layers share
   double score_scale_ = 0.0;
-  FfnSpec ffn_;                        // of dense layers
-  FfnSpec experts_;                    // of layers with a router
+  FfnSpec ffn_;                                        // of dense layers
+  FfnSpec experts_;                                    // of layers with a router
   std::vector<uint32_t> heads_, kv_heads_, ffn_dims_;  // for each layer
-  std::vector<bool> windowed_;         // for each layer
+  std::vector<bool> windowed_;                         // for each layer
   uint32_t window_ = 0;
   bool parallel_ = false;
 };
@@ -327,17 +327,23 @@ Status Describer::ReadExperts() {
   uint32_t gating = 0;
   LINNET_RETURN_IF_ERROR(reader_.Unsigned("expert_gating_func", kMaxExperts, gating));
   switch (gating) {
-    case 0: break;  // the architecture's own
-    case 1: experts_.router_score = RouterScore::kSoftmax; break;
-    case 2: experts_.router_score = RouterScore::kSigmoid; break;
-    case 3: experts_.router_score = RouterScore::kSoftmaxOfTopK; break;
+    case 0:
+      break;  // the architecture's own
+    case 1:
+      experts_.router_score = RouterScore::kSoftmax;
+      break;
+    case 2:
+      experts_.router_score = RouterScore::kSigmoid;
+      break;
+    case 3:
+      experts_.router_score = RouterScore::kSoftmaxOfTopK;
+      break;
     default:
       return reader_.Refuse("expert_gating_func", StatusCode::kUnsupported,
                             "expected 1 (softmax), 2 (sigmoid) or 3 (softmax of the chosen)");
   }
   // DeepSeek-V3 ranks a group by its two best experts, V2 (softmax) by its best.
-  experts_.group_score =
-      experts_.router_score == RouterScore::kSigmoid ? GroupScore::kSumOfTopTwo : GroupScore::kMax;
+  experts_.group_score = experts_.router_score == RouterScore::kSigmoid ? GroupScore::kSumOfTopTwo : GroupScore::kMax;
   return Status::Ok();
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr uint32_t kDefaultAlignment = 32;
-constexpr uint64_t kMinMetadataBytes = 8 + 4 + 1;       // key length, type, the smallest value
+constexpr uint64_t kMinMetadataBytes = 8 + 4 + 1;            // key length, type, the smallest value
 constexpr uint64_t kMinTensorInfoBytes = 8 + 4 + 8 + 4 + 8;  // name length, rank, one dim, type, offset
 
 // Bytes of one value of a fixed size; 0 for strings, arrays and unknown types.
@@ -25,17 +25,22 @@ uint64_t FixedSize(GgufType type) {
   switch (type) {
     case GgufType::kUint8:
     case GgufType::kInt8:
-    case GgufType::kBool: return 1;
+    case GgufType::kBool:
+      return 1;
     case GgufType::kUint16:
-    case GgufType::kInt16: return 2;
+    case GgufType::kInt16:
+      return 2;
     case GgufType::kUint32:
     case GgufType::kInt32:
-    case GgufType::kFloat32: return 4;
+    case GgufType::kFloat32:
+      return 4;
     case GgufType::kUint64:
     case GgufType::kInt64:
-    case GgufType::kFloat64: return 8;
+    case GgufType::kFloat64:
+      return 8;
     case GgufType::kString:
-    case GgufType::kArray: return 0;
+    case GgufType::kArray:
+      return 0;
   }
   return 0;
 }
@@ -59,27 +64,43 @@ std::optional<uint64_t> LoadUnsigned(GgufType type, const std::byte* from) {
     return static_cast<uint64_t>(value);
   };
   switch (type) {
-    case GgufType::kUint8: return Load<uint8_t>(from);
-    case GgufType::kInt8: return from_signed(Load<int8_t>(from));
-    case GgufType::kUint16: return Load<uint16_t>(from);
-    case GgufType::kInt16: return from_signed(Load<int16_t>(from));
-    case GgufType::kUint32: return Load<uint32_t>(from);
-    case GgufType::kInt32: return from_signed(Load<int32_t>(from));
-    case GgufType::kUint64: return Load<uint64_t>(from);
-    case GgufType::kInt64: return from_signed(Load<int64_t>(from));
-    default: return std::nullopt;
+    case GgufType::kUint8:
+      return Load<uint8_t>(from);
+    case GgufType::kInt8:
+      return from_signed(Load<int8_t>(from));
+    case GgufType::kUint16:
+      return Load<uint16_t>(from);
+    case GgufType::kInt16:
+      return from_signed(Load<int16_t>(from));
+    case GgufType::kUint32:
+      return Load<uint32_t>(from);
+    case GgufType::kInt32:
+      return from_signed(Load<int32_t>(from));
+    case GgufType::kUint64:
+      return Load<uint64_t>(from);
+    case GgufType::kInt64:
+      return from_signed(Load<int64_t>(from));
+    default:
+      return std::nullopt;
   }
 }
 
 std::optional<double> LoadNumber(GgufType type, const std::byte* from) {
   switch (type) {
-    case GgufType::kFloat32: return Load<float>(from);
-    case GgufType::kFloat64: return Load<double>(from);
-    case GgufType::kInt8: return Load<int8_t>(from);
-    case GgufType::kInt16: return Load<int16_t>(from);
-    case GgufType::kInt32: return Load<int32_t>(from);
-    case GgufType::kInt64: return static_cast<double>(Load<int64_t>(from));
-    default: break;
+    case GgufType::kFloat32:
+      return Load<float>(from);
+    case GgufType::kFloat64:
+      return Load<double>(from);
+    case GgufType::kInt8:
+      return Load<int8_t>(from);
+    case GgufType::kInt16:
+      return Load<int16_t>(from);
+    case GgufType::kInt32:
+      return Load<int32_t>(from);
+    case GgufType::kInt64:
+      return static_cast<double>(Load<int64_t>(from));
+    default:
+      break;
   }
   const std::optional<uint64_t> value = LoadUnsigned(type, from);
   if (!value) return std::nullopt;
@@ -89,8 +110,8 @@ std::optional<double> LoadNumber(GgufType type, const std::byte* from) {
 }  // namespace
 
 const char* GgufTypeName(GgufType type) {
-  static constexpr const char* kNames[] = {"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32",
-                                           "bool", "string", "array", "uint64", "int64", "float64"};
+  static constexpr const char* kNames[] = {"uint8", "int8",   "uint16", "int16",  "uint32", "int32",  "float32",
+                                           "bool",  "string", "array",  "uint64", "int64",  "float64"};
   return IsKnownType(static_cast<uint32_t>(type)) ? kNames[static_cast<uint32_t>(type)] : "?";
 }
 
@@ -173,9 +194,8 @@ const GgufValue* GgufFile::Find(std::string_view key) const {
 }
 
 const GgufTensor* GgufFile::FindTensor(std::string_view tensor_name) const {
-  const auto found =
-      std::lower_bound(by_name_.begin(), by_name_.end(), tensor_name,
-                       [this](uint32_t index, std::string_view n) { return tensors_[index].name < n; });
+  const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), tensor_name,
+                                      [this](uint32_t index, std::string_view n) { return tensors_[index].name < n; });
   return found != by_name_.end() && tensors_[*found].name == tensor_name ? &tensors_[*found] : nullptr;
 }
 

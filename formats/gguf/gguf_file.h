@@ -18,18 +18,29 @@ namespace linnet::formats {
 
 // Limits: far above any published file. A count is also bounded by the bytes that are left, before anything is
 // allocated.
-constexpr uint64_t kMaxGgufMetadata = 1u << 16;     // published files have about 40 entries
-constexpr uint64_t kMaxGgufTensors = 1u << 20;      // kMaxLayers layers with a tensor for every expert's matrix
-constexpr uint64_t kMaxGgufKeyBytes = 65535;        // the specification's own limit
-constexpr uint64_t kMaxGgufTensorNameBytes = 255;   // the specification says 64; some converters go over
+constexpr uint64_t kMaxGgufMetadata = 1u << 16;    // published files have about 40 entries
+constexpr uint64_t kMaxGgufTensors = 1u << 20;     // kMaxLayers layers with a tensor for every expert's matrix
+constexpr uint64_t kMaxGgufKeyBytes = 65535;       // the specification's own limit
+constexpr uint64_t kMaxGgufTensorNameBytes = 255;  // the specification says 64; some converters go over
 constexpr uint32_t kMaxGgufRank = 4;
-constexpr uint32_t kMaxGgufArrayDepth = 4;          // arrays of arrays exist in the format, not in language models
+constexpr uint32_t kMaxGgufArrayDepth = 4;  // arrays of arrays exist in the format, not in language models
 constexpr uint32_t kMaxGgufAlignment = 1u << 20;
 
 /// The numbers are the file format's.
 enum class GgufType : uint32_t {
-  kUint8 = 0, kInt8 = 1, kUint16 = 2, kInt16 = 3, kUint32 = 4, kInt32 = 5, kFloat32 = 6,
-  kBool = 7, kString = 8, kArray = 9, kUint64 = 10, kInt64 = 11, kFloat64 = 12,
+  kUint8 = 0,
+  kInt8 = 1,
+  kUint16 = 2,
+  kInt16 = 3,
+  kUint32 = 4,
+  kInt32 = 5,
+  kFloat32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kUint64 = 10,
+  kInt64 = 11,
+  kFloat64 = 12,
 };
 /// "uint32", "string", ...
 const char* GgufTypeName(GgufType type);

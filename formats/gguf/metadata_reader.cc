@@ -9,12 +9,12 @@ namespace {
 
 // Keys that change nothing in the arithmetic of a decoder.
 constexpr std::string_view kWithoutEffect[] = {
-    "vocab_size",                          // the embedding's rows say it
-    "rope.scaling.finetuned",              // how the scaling came about
-    "pooling_type",                        // for embedding models' outputs
-    "tensor_data_layout",                  // how the converter ordered rows; the architecture implies it
-    "leading_dense_block_count",           // the layers that have a router say it
-    "expert_shared_count",                 // the shared expert's tensors say its width
+    "vocab_size",                 // the embedding's rows say it
+    "rope.scaling.finetuned",     // how the scaling came about
+    "pooling_type",               // for embedding models' outputs
+    "tensor_data_layout",         // how the converter ordered rows; the architecture implies it
+    "leading_dense_block_count",  // the layers that have a router say it
+    "expert_shared_count",        // the shared expert's tensors say its width
     "expert_shared_feed_forward_length",
 };
 

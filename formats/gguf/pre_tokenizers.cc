@@ -13,21 +13,20 @@ using Text = std::string_view;
 #define LINNET_SPACES R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"
 #define LINNET_UPPER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
 #define LINNET_LOWER R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
-#define LINNET_CASED_WORDS(tail)                                              \
-  R"([^\r\n\p{L}\p{N}]?)" LINNET_UPPER "*" LINNET_LOWER "+" tail              \
-  R"(|[^\r\n\p{L}\p{N}]?)" LINNET_UPPER "+" LINNET_LOWER "*" tail
+#define LINNET_CASED_WORDS(tail)                                                                       \
+  R"([^\r\n\p{L}\p{N}]?)" LINNET_UPPER "*" LINNET_LOWER "+" tail R"(|[^\r\n\p{L}\p{N}]?)" LINNET_UPPER \
+  "+" LINNET_LOWER "*" tail
 
 constexpr Text kGpt2 = LINNET_GPT2_WORDS R"(|\s+)";
-constexpr Text kLlama3 = LINNET_CONTRACTIONS
-    R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)" LINNET_SPACES;
-constexpr Text kQwen2 = LINNET_CONTRACTIONS
-    R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)" LINNET_SPACES;
+constexpr Text kLlama3 =
+    LINNET_CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)" LINNET_SPACES;
+constexpr Text kQwen2 =
+    LINNET_CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)" LINNET_SPACES;
 constexpr Text kTekken = LINNET_CASED_WORDS("") R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*)" LINNET_SPACES;
-constexpr Text kGpt4o = LINNET_CASED_WORDS(LINNET_CONTRACTIONS "?")
-    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*)" LINNET_SPACES;
+constexpr Text kGpt4o =
+    LINNET_CASED_WORDS(LINNET_CONTRACTIONS "?") R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*)" LINNET_SPACES;
 constexpr Text kDeepSeek3Words =
-    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)"
-    LINNET_SPACES;
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)" LINNET_SPACES;
 
 constexpr Text kPatternsGpt2[] = {kGpt2};
 constexpr Text kPatternsDigits[] = {R"(\p{N})", kGpt2};
@@ -38,12 +37,13 @@ constexpr Text kPatternsGpt4o[] = {kGpt4o};
 constexpr Text kPatternsDefault[] = {R"([\p{P}\$\+<=>\^~\|]+)", LINNET_GPT2_WORDS, R"(\p{N}+)", "[0-9][0-9][0-9]"};
 constexpr Text kPatternsFalcon[] = {R"([\p{P}\$\+<=>\^~\|`]+)", LINNET_GPT2_WORDS, "[0-9][0-9][0-9]"};
 // DeepSeek's list of cased letters is, range by range, the categories Lu, Ll and Lt.
-constexpr Text kPatternsDeepSeek[] = {R"([\r\n])",
-                                      R"(\s?[\p{Lu}\p{Ll}\p{Lt}]+)",
-                                      R"(\s?[!-/:-~\x{ff01}-\x{ff0f}\x{ff1a}-\x{ff5e}\x{2018}-\x{201f}\x{3000}-\x{3002}]+)",
-                                      R"(\s+$)",
-                                      R"([\x{4e00}-\x{9fa5}\x{0800}-\x{4e00}\x{ac00}-\x{d7ff}]+)",
-                                      R"(\p{N}+)"};
+constexpr Text kPatternsDeepSeek[] = {
+    R"([\r\n])",
+    R"(\s?[\p{Lu}\p{Ll}\p{Lt}]+)",
+    R"(\s?[!-/:-~\x{ff01}-\x{ff0f}\x{ff1a}-\x{ff5e}\x{2018}-\x{201f}\x{3000}-\x{3002}]+)",
+    R"(\s+$)",
+    R"([\x{4e00}-\x{9fa5}\x{0800}-\x{4e00}\x{ac00}-\x{d7ff}]+)",
+    R"(\p{N}+)"};
 constexpr Text kPatternsDeepSeekCoder[] = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
                                            R"([\x{4e00}-\x{9fa5}\x{0800}-\x{4e00}\x{ac00}-\x{d7ff}]+)", R"(\p{N})"};
 constexpr Text kPatternsDeepSeek3[] = {R"(\p{N}{1,3})", R"([\x{4e00}-\x{9fa5}\x{3040}-\x{309f}\x{30a0}-\x{30ff}]+)",

@@ -142,14 +142,23 @@ Status Mapper::Whole(const std::string& name) {
 
 Status Mapper::MapGlobal() {
   switch (required_->role) {
-    case TensorRole::kTokenEmbedding: return Whole("token_embd.weight");
-    case TensorRole::kPositionEmbedding: return Whole("position_embd.weight");
-    case TensorRole::kEmbeddingNormGain: return Whole("token_embd_norm.weight");
-    case TensorRole::kEmbeddingNormBias: return Whole("token_embd_norm.bias");
-    case TensorRole::kFinalNormGain: return Whole("output_norm.weight");
-    case TensorRole::kFinalNormBias: return Whole("output_norm.bias");
-    case TensorRole::kHead: return Whole("output.weight");
-    default: LINNET_CHECK(required_->role == TensorRole::kHeadBias); return Whole("output.bias");
+    case TensorRole::kTokenEmbedding:
+      return Whole("token_embd.weight");
+    case TensorRole::kPositionEmbedding:
+      return Whole("position_embd.weight");
+    case TensorRole::kEmbeddingNormGain:
+      return Whole("token_embd_norm.weight");
+    case TensorRole::kEmbeddingNormBias:
+      return Whole("token_embd_norm.bias");
+    case TensorRole::kFinalNormGain:
+      return Whole("output_norm.weight");
+    case TensorRole::kFinalNormBias:
+      return Whole("output_norm.bias");
+    case TensorRole::kHead:
+      return Whole("output.weight");
+    default:
+      LINNET_CHECK(required_->role == TensorRole::kHeadBias);
+      return Whole("output.bias");
   }
 }
 
@@ -158,35 +167,56 @@ Status Mapper::MapNorm(const char* name, const char* suffix) { return Whole(Laye
 Status Mapper::MapOfLayer() {
   const GgufNormNames norms = GgufNormNamesOf(arch_, files_, static_cast<uint32_t>(required_->layer));
   switch (required_->role) {
-    case TensorRole::kAttentionNormGain: return MapNorm(norms.attention, ".weight");
-    case TensorRole::kAttentionNormBias: return MapNorm(norms.attention, ".bias");
-    case TensorRole::kAttentionPostNormGain: return MapNorm("post_attention_norm", ".weight");
-    case TensorRole::kAttentionPostNormBias: return MapNorm("post_attention_norm", ".bias");
-    case TensorRole::kFfnNormGain: return MapNorm(norms.ffn, ".weight");
-    case TensorRole::kFfnNormBias: return MapNorm(norms.ffn, ".bias");
-    case TensorRole::kFfnPostNormGain: return MapNorm("post_ffw_norm", ".weight");
-    case TensorRole::kFfnPostNormBias: return MapNorm("post_ffw_norm", ".bias");
-    case TensorRole::kQkv: return MapQkv(".weight");
-    case TensorRole::kQkvBias: return MapQkv(".bias");
-    case TensorRole::kQNormGain: return Whole(LayerName("attn_q_norm.weight"));
-    case TensorRole::kQNormBias: return Whole(LayerName("attn_q_norm.bias"));
-    case TensorRole::kKNormGain: return Whole(LayerName("attn_k_norm.weight"));
-    case TensorRole::kKNormBias: return Whole(LayerName("attn_k_norm.bias"));
-    case TensorRole::kAttentionOut: return Whole(LayerName("attn_output.weight"));
-    case TensorRole::kAttentionOutBias: return Whole(LayerName("attn_output.bias"));
-    case TensorRole::kSinks: return Whole(LayerName("attn_sinks.weight"));
+    case TensorRole::kAttentionNormGain:
+      return MapNorm(norms.attention, ".weight");
+    case TensorRole::kAttentionNormBias:
+      return MapNorm(norms.attention, ".bias");
+    case TensorRole::kAttentionPostNormGain:
+      return MapNorm("post_attention_norm", ".weight");
+    case TensorRole::kAttentionPostNormBias:
+      return MapNorm("post_attention_norm", ".bias");
+    case TensorRole::kFfnNormGain:
+      return MapNorm(norms.ffn, ".weight");
+    case TensorRole::kFfnNormBias:
+      return MapNorm(norms.ffn, ".bias");
+    case TensorRole::kFfnPostNormGain:
+      return MapNorm("post_ffw_norm", ".weight");
+    case TensorRole::kFfnPostNormBias:
+      return MapNorm("post_ffw_norm", ".bias");
+    case TensorRole::kQkv:
+      return MapQkv(".weight");
+    case TensorRole::kQkvBias:
+      return MapQkv(".bias");
+    case TensorRole::kQNormGain:
+      return Whole(LayerName("attn_q_norm.weight"));
+    case TensorRole::kQNormBias:
+      return Whole(LayerName("attn_q_norm.bias"));
+    case TensorRole::kKNormGain:
+      return Whole(LayerName("attn_k_norm.weight"));
+    case TensorRole::kKNormBias:
+      return Whole(LayerName("attn_k_norm.bias"));
+    case TensorRole::kAttentionOut:
+      return Whole(LayerName("attn_output.weight"));
+    case TensorRole::kAttentionOutBias:
+      return Whole(LayerName("attn_output.bias"));
+    case TensorRole::kSinks:
+      return Whole(LayerName("attn_sinks.weight"));
     case TensorRole::kLatentIn:
     case TensorRole::kLatentInBias:
     case TensorRole::kLatentQNormGain:
     case TensorRole::kLatentKvNormGain:
-    case TensorRole::kLatentQ: return MapLatent();
+    case TensorRole::kLatentQ:
+      return MapLatent();
     case TensorRole::kLatentKeyUp:
-    case TensorRole::kLatentValueUp: return MapLatentUp();
+    case TensorRole::kLatentValueUp:
+      return MapLatentUp();
     case TensorRole::kFfnUp:
     case TensorRole::kFfnUpBias:
     case TensorRole::kFfnDown:
-    case TensorRole::kFfnDownBias: return MapFfn();
-    default: return MapExperts();
+    case TensorRole::kFfnDownBias:
+      return MapFfn();
+    default:
+      return MapExperts();
   }
 }
 
@@ -224,14 +254,17 @@ Status Mapper::MapQkv(const char* suffix) {
 Status Mapper::MapLatent() {
   const AttentionSpec& attention = block().attention;
   const uint64_t rope_dim = config_.ropes[static_cast<size_t>(attention.rope)].rope_dim;
-  const uint64_t q_rows = attention.q_lora_rank > 0 ? attention.q_lora_rank
-                                                    : uint64_t{attention.n_heads} * attention.head_dim;
+  const uint64_t q_rows =
+      attention.q_lora_rank > 0 ? attention.q_lora_rank : uint64_t{attention.n_heads} * attention.head_dim;
   const std::string q = LayerName(attention.q_lora_rank > 0 ? "attn_q_a" : "attn_q");
   const uint64_t kv_rows = attention.kv_lora_rank + rope_dim;
   switch (required_->role) {
-    case TensorRole::kLatentQNormGain: return Whole(LayerName("attn_q_a_norm.weight"));
-    case TensorRole::kLatentKvNormGain: return Whole(LayerName("attn_kv_a_norm.weight"));
-    case TensorRole::kLatentQ: return Whole(LayerName("attn_q_b.weight"));
+    case TensorRole::kLatentQNormGain:
+      return Whole(LayerName("attn_q_a_norm.weight"));
+    case TensorRole::kLatentKvNormGain:
+      return Whole(LayerName("attn_kv_a_norm.weight"));
+    case TensorRole::kLatentQ:
+      return Whole(LayerName("attn_q_b.weight"));
     case TensorRole::kLatentIn:
       LINNET_RETURN_IF_ERROR(AddRows(q + ".weight", q_rows));
       return AddRows(LayerName("attn_kv_a_mqa.weight"), kv_rows);
@@ -253,8 +286,7 @@ Status Mapper::MapLatentUp() {
   GgufPart part;
   LINNET_RETURN_IF_ERROR(Find(name, part.tensor));
   part.group_stride = key_rows + attention.value_dim;
-  LINNET_RETURN_IF_ERROR(
-      CheckShape(name, *part.tensor, attention.n_heads * part.group_stride, attention.kv_lora_rank));
+  LINNET_RETURN_IF_ERROR(CheckShape(name, *part.tensor, attention.n_heads * part.group_stride, attention.kv_lora_rank));
   part.rows = key ? key_rows : attention.value_dim;
   part.first = key ? 0 : key_rows;
   source_.kind = key ? GgufSource::Kind::kTransposed : GgufSource::Kind::kRows;
@@ -282,23 +314,30 @@ Status Mapper::MapExperts() {
   const FfnSpec& ffn = block().ffn;
   source_.kind = GgufSource::Kind::kRows;
   switch (required_->role) {
-    case TensorRole::kRouter: return Whole(LayerName("ffn_gate_inp.weight"));
-    case TensorRole::kRouterBias: return Whole(LayerName("ffn_gate_inp.bias"));
-    case TensorRole::kRouterSelectionBias: return Whole(LayerName("exp_probs_b.bias"));
-    case TensorRole::kSharedGate: return Whole(LayerName("ffn_gate_inp_shexp.weight"));
-    case TensorRole::kSharedDown: return Whole(LayerName("ffn_down_shexp.weight"));
+    case TensorRole::kRouter:
+      return Whole(LayerName("ffn_gate_inp.weight"));
+    case TensorRole::kRouterBias:
+      return Whole(LayerName("ffn_gate_inp.bias"));
+    case TensorRole::kRouterSelectionBias:
+      return Whole(LayerName("exp_probs_b.bias"));
+    case TensorRole::kSharedGate:
+      return Whole(LayerName("ffn_gate_inp_shexp.weight"));
+    case TensorRole::kSharedDown:
+      return Whole(LayerName("ffn_down_shexp.weight"));
     case TensorRole::kSharedUp:
       if (!ffn.gated) return Whole(LayerName("ffn_up_shexp.weight"));
       LINNET_RETURN_IF_ERROR(AddRows(LayerName("ffn_gate_shexp.weight"), ffn.shared_ffn_dim));
       return AddRows(LayerName("ffn_up_shexp.weight"), ffn.shared_ffn_dim);
     case TensorRole::kExpertDown:
       return Has("ffn_down_exps.weight") ? Whole(LayerName("ffn_down_exps.weight")) : MapOneExpertEach(false);
-    case TensorRole::kExpertDownBias: return AddVector(LayerName("ffn_down_exps.bias"), columns());
+    case TensorRole::kExpertDownBias:
+      return AddVector(LayerName("ffn_down_exps.bias"), columns());
     case TensorRole::kExpertUpBias:
       if (!ffn.gated) return AddVector(LayerName("ffn_up_exps.bias"), columns());
       LINNET_RETURN_IF_ERROR(AddVector(LayerName("ffn_gate_exps.bias"), ffn.ffn_dim));
       return AddVector(LayerName("ffn_up_exps.bias"), ffn.ffn_dim);
-    default: break;
+    default:
+      break;
   }
   LINNET_CHECK(required_->role == TensorRole::kExpertUp);
   if (Has("ffn_gate_up_exps.weight")) return Whole(LayerName("ffn_gate_up_exps.weight"));
@@ -368,8 +407,7 @@ GgufNormNames GgufNormNamesOf(const GgufArchitecture& architecture, const GgufSe
 
 Result<std::vector<GgufSource>> MapGgufTensors(const GgufSet& files, const GgufArchitecture& architecture,
                                                const ModelConfig& config,
-                                               const std::vector<TensorRequirement>& required,
-                                               Diagnostic* diagnostic) {
+                                               const std::vector<TensorRequirement>& required, Diagnostic* diagnostic) {
   return Mapper(files, architecture, config, diagnostic).Run(required);
 }
 

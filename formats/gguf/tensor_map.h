@@ -30,7 +30,7 @@ GgufNormNames GgufNormNamesOf(const GgufArchitecture& architecture, const GgufSe
 /// permuted_head_dim is set, the row that the same converter moved it to.
 struct GgufPart {
   const GgufTensor* tensor = nullptr;
-  uint64_t rows = 0;              // in a group; for vectors: values
+  uint64_t rows = 0;  // in a group; for vectors: values
   uint64_t first = 0;
   uint64_t group_stride = 0;
   uint32_t permuted_head_dim = 0;  // 0: as stored; else the rows of each head alternate between its halves

@@ -17,10 +17,19 @@ constexpr const char* kMessage = "the GGUF tokenizer metadata is invalid";
 constexpr const char* kSpaceMark = "\xe2\x96\x81";  // U+2581
 
 /// Control tokens that end an answer, whatever the file names as eos, eot and eom.
-constexpr std::string_view kEndNames[] = {"<|eot_id|>",   "<|im_end|>",   "<end_of_turn>",   "<|endoftext|>",
-                                          "<|eom_id|>",   "<|end|>",      "<|end_of_text|>", "<EOT>",
-                                          "<|return|>",   "<|call|>",     "<turn|>",
-                                          "<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
+constexpr std::string_view kEndNames[] = {"<|eot_id|>",
+                                          "<|im_end|>",
+                                          "<end_of_turn>",
+                                          "<|endoftext|>",
+                                          "<|eom_id|>",
+                                          "<|end|>",
+                                          "<|end_of_text|>",
+                                          "<EOT>",
+                                          "<|return|>",
+                                          "<|call|>",
+                                          "<turn|>",
+                                          "<\xef\xbd\x9c"
+                                          "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
 
 class MetadataReader {
  public:
@@ -54,9 +63,11 @@ class MetadataReader {
   Status CheckLengths() const {
     const size_t n = metadata_.tokens.size();
     const auto count = [](size_t size) { return std::to_string(size); };
-    if (n == 0 || n > TokenizerSpec::kMaxTokens) return Refuse(kTokens, "found " + count(n) + ", expected 1 to 2^22 tokens");
+    if (n == 0 || n > TokenizerSpec::kMaxTokens)
+      return Refuse(kTokens, "found " + count(n) + ", expected 1 to 2^22 tokens");
     if (!metadata_.token_types.empty() && metadata_.token_types.size() != n) {
-      return Refuse("tokenizer.ggml.token_type", "found " + count(metadata_.token_types.size()) + ", expected " + count(n));
+      return Refuse("tokenizer.ggml.token_type",
+                    "found " + count(metadata_.token_types.size()) + ", expected " + count(n));
     }
     if (!metadata_.scores.empty() && metadata_.scores.size() != n) {
       return Refuse("tokenizer.ggml.scores", "found " + count(metadata_.scores.size()) + ", expected " + count(n));
@@ -143,8 +154,8 @@ class MetadataReader {
       const auto left = id_of.find(joined.substr(0, left_bytes)), right = id_of.find(joined.substr(left_bytes));
       const auto result = id_of.find(joined);
       if (!ok || left == id_of.end() || right == id_of.end() || result == id_of.end()) {
-        return Refuse("tokenizer.ggml.merges", "\"" + std::string(merge.substr(0, 128)) +
-                                                   "\" does not name two tokens that make a third");
+        return Refuse("tokenizer.ggml.merges",
+                      std::string(merge.substr(0, 128)).append(": does not name two tokens that make a third"));
       }
       spec_->merges.push_back({left->second, right->second, result->second});
     }
@@ -159,7 +170,8 @@ class MetadataReader {
     spec_->scores.assign(metadata_.scores.begin(), metadata_.scores.end());
     spec_->lookup.assign(spec_->tokens.size(), false);
     for (size_t i = 0; i < spec_->tokens.size(); ++i) {
-      if (std::isnan(spec_->scores[i])) return Refuse("tokenizer.ggml.scores", "token " + std::to_string(i) + " has NaN");
+      if (std::isnan(spec_->scores[i]))
+        return Refuse("tokenizer.ggml.scores", "token " + std::to_string(i) + " has NaN");
       if (metadata_.token_types.empty() && ByteOfByteToken(spec_->tokens[i]) >= 0) spec_->types[i] = TokenType::kByte;
       // Text must not turn into a control or byte token by looking like one.
       spec_->lookup[i] = spec_->types[i] == TokenType::kNormal || spec_->types[i] == TokenType::kUserDefined;

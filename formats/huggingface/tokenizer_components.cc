@@ -6,14 +6,13 @@
 
 namespace linnet::formats {
 
-const char kByteLevelPattern[] =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+const char kByteLevelPattern[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMaxNesting = 8;  // of Sequence in Sequence; published files nest once
+constexpr int kMaxNesting = 8;                          // of Sequence in Sequence; published files nest once
 constexpr const char* kMetaspaceMark = "\xe2\x96\x81";  // U+2581
 // \w as the tokenizers library's Whitespace has it (Unicode UTS #18).
 constexpr const char* kWhitespacePattern =
@@ -25,7 +24,8 @@ class ComponentReader {
   ComponentReader(const JsonAccess& access, TokenizerSpec* spec) : access_(access), spec_(spec) {}
 
   Status Run(const Json& root) {
-    if (const Json* normalizer = JsonAccess::Find(root, "normalizer")) LINNET_RETURN_IF_ERROR(Normalizer(*normalizer, 0));
+    if (const Json* normalizer = JsonAccess::Find(root, "normalizer"))
+      LINNET_RETURN_IF_ERROR(Normalizer(*normalizer, 0));
     if (byte_level_normalizer_) AddSplitStep(PreTokenizerKind::kByteLevel);
     if (const Json* steps = JsonAccess::Find(root, "pre_tokenizer")) LINNET_RETURN_IF_ERROR(PreTokenizer(*steps, 0));
     const Json* decoder = JsonAccess::Find(root, "decoder");
@@ -39,8 +39,8 @@ class ComponentReader {
  private:
   /// Reads "type" and, of a Sequence, calls `read(member)` for each element of `list_key`. `*done`: it was a Sequence.
   template <typename Read>
-  Status TypeOf(const char* where, const Json& component, const char* list_key, int depth, std::string* type, bool* done,
-                const Read& read) {
+  Status TypeOf(const char* where, const Json& component, const char* list_key, int depth, std::string* type,
+                bool* done, const Read& read) {
     *done = false;
     type->clear();
     LINNET_RETURN_IF_ERROR(access_.ReadString(component, "type", type));
@@ -209,8 +209,11 @@ class ComponentReader {
     LINNET_RETURN_IF_ERROR(access_.ReadBool(component, "add_prefix_space", &prefix_space));
     std::string name = prefix_space ? "always" : "never";
     LINNET_RETURN_IF_ERROR(access_.ReadString(component, "prepend_scheme", &name));
-    if (name != "always" && name != "never" && name != "first") return access_.Unsupported(where, "prepend_scheme", name);
-    *scheme = name == "always" ? PrependScheme::kAlways : name == "first" ? PrependScheme::kFirst : PrependScheme::kNever;
+    if (name != "always" && name != "never" && name != "first")
+      return access_.Unsupported(where, "prepend_scheme", name);
+    *scheme = name == "always"  ? PrependScheme::kAlways
+              : name == "first" ? PrependScheme::kFirst
+                                : PrependScheme::kNever;
     return Status::Ok();
   }
 
@@ -275,7 +278,9 @@ class ComponentReader {
     }
     if (!spec_->byte_level) return Status::Ok();
     for (const DecoderStep& step : spec_->decoder) {
-      if (step.kind != DecoderKind::kFuse) return access_.Unsupported("decoder", "beside ByteLevel, step of kind", std::to_string(static_cast<int>(step.kind)));
+      if (step.kind != DecoderKind::kFuse)
+        return access_.Unsupported("decoder", "beside ByteLevel, step of kind",
+                                   std::to_string(static_cast<int>(step.kind)));
     }
     spec_->decoder.clear();
     return Status::Ok();

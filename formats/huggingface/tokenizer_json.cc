@@ -50,7 +50,8 @@ int32_t IdOfText(const TokenizerSpec& spec, const std::string& text) {
 }
 
 /// Ids under `key`: absent, null, one id or a list.
-Status ReadIds(const char* file, const Json& config, const char* key, std::vector<int32_t>* ids, Diagnostic* diagnostic) {
+Status ReadIds(const char* file, const Json& config, const char* key, std::vector<int32_t>* ids,
+               Diagnostic* diagnostic) {
   const Json* value = JsonAccess::Find(config, key);
   if (value == nullptr) return Status::Ok();
   const JsonAccess access(file, diagnostic);
@@ -97,7 +98,8 @@ Status AddTokensOfConfig(const Json& config, TokenizerSpec* spec, Diagnostic* di
     AddedToken token;
     token.id = id;
     LINNET_RETURN_IF_ERROR(ReadAddedToken(access, *entry, &token));
-    const bool continues = static_cast<size_t>(id) == spec->tokens.size() && spec->tokens.size() < TokenizerSpec::kMaxTokens;
+    const bool continues =
+        static_cast<size_t>(id) == spec->tokens.size() && spec->tokens.size() < TokenizerSpec::kMaxTokens;
     if (!continues || token.content.empty() || !known.insert(token.content).second) continue;
     spec->tokens.push_back(token.content);
     spec->types.push_back(token.special ? TokenType::kControl : TokenType::kUserDefined);

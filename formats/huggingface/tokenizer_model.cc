@@ -168,7 +168,8 @@ class TokenizerReader {
   /// Makes `id` a valid index. Errors: an id that no list of this length justifies.
   Status GrowTo(int64_t id) {
     const size_t limit = std::min(TokenizerSpec::kMaxTokens, 2 * tables_.ids.size() + kMaxHoles);
-    if (id < 0 || static_cast<uint64_t>(id) >= limit) return Refuse("the id " + std::to_string(id) + " is out of range");
+    if (id < 0 || static_cast<uint64_t>(id) >= limit)
+      return Refuse("the id " + std::to_string(id) + " is out of range");
     const auto size = static_cast<size_t>(id) + 1;
     if (spec_->tokens.size() < size) {
       spec_->tokens.resize(size);
@@ -202,13 +203,15 @@ class TokenizerReader {
     if (token.empty()) token = text;
   }
 
-  /// byte_fallback has no meaning where every byte is a token; otherwise it would fall back on the alphabet's own bytes.
+  /// byte_fallback has no meaning where every byte is a token; otherwise it would fall back on the alphabet's own
+  /// bytes.
   Status CheckBytesOfByteLevel() {
     if (!spec_->byte_fallback) return Status::Ok();
     for (const uint16_t character : kByteAlphabet) {
       std::string text;
       AppendUtf8(character, &text);
-      if (id_of_.find(text) == id_of_.end()) return access_.Unsupported("model", "byte_fallback without the byte", text);
+      if (id_of_.find(text) == id_of_.end())
+        return access_.Unsupported("model", "byte_fallback without the byte", text);
     }
     spec_->byte_fallback = false;
     return Status::Ok();
@@ -234,7 +237,8 @@ class TokenizerReader {
   Status ReadAddedTokens() {
     const Json* list = JsonAccess::Find(root_, "added_tokens");
     if (list == nullptr) return Status::Ok();
-    if (!list->is_array() || list->size() > TokenizerSpec::kMaxAddedTokens) return access_.WrongType("added_tokens", "an array");
+    if (!list->is_array() || list->size() > TokenizerSpec::kMaxAddedTokens)
+      return access_.WrongType("added_tokens", "an array");
     for (const Json& entry : *list) {
       AddedToken token;
       int64_t id = -1;
@@ -261,9 +265,9 @@ class TokenizerReader {
       SetToken(index, token.content);
       spec_->lookup[index] = false;
     }
-    spec_->types[index] = !token.special                   ? TokenType::kUserDefined
-                          : token.id == spec_->unk_id      ? TokenType::kUnknown
-                                                           : TokenType::kControl;
+    spec_->types[index] = !token.special              ? TokenType::kUserDefined
+                          : token.id == spec_->unk_id ? TokenType::kUnknown
+                                                      : TokenType::kControl;
     const auto same = [&](const AddedToken& other) { return other.content == token.content; };
     // A list that names a text twice means the later one.
     auto& tokens = spec_->added_tokens;
@@ -280,7 +284,8 @@ class TokenizerReader {
       return step.kind == DecoderKind::kByteFallback;
     });
     for (size_t i = 0; decodes_bytes && i < spec_->tokens.size(); ++i) {
-      if (spec_->types[i] == TokenType::kNormal && ByteOfByteToken(spec_->tokens[i]) >= 0) spec_->types[i] = TokenType::kByte;
+      if (spec_->types[i] == TokenType::kNormal && ByteOfByteToken(spec_->tokens[i]) >= 0)
+        spec_->types[i] = TokenType::kByte;
     }
   }
 

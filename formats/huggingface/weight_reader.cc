@@ -101,7 +101,9 @@ Layout LayoutOf(const WeightPattern& pattern, const TensorRequirement& tensor, c
   }
   layout.transposed = pattern.transposed;
   layout.group_stride = NamesItsGroup(pattern.name) ? 0 : layout.src_rows * shape.columns;
-  if (shape.groups > 1 && layout.group_stride > 0) layout.shape.push_back(shape.groups);
+  // One tensor of all groups has them as its outermost dimension, also where there is only one.
+  const bool grouped = tensor.rank == (shape.is_vector ? 2u : 3u);
+  if (grouped && layout.group_stride > 0) layout.shape.push_back(shape.groups);
   if (shape.is_vector) {
     layout.shape.push_back(layout.src_rows);
   } else if (layout.transposed) {

@@ -177,8 +177,6 @@ const char* TokenizerKindText(TokenizerKind kind) {
       return "BPE";
     case TokenizerKind::kSentencePieceBpe:
       return "SentencePiece BPE";
-    case TokenizerKind::kUnigram:
-      return "Unigram";
   }
   return "?";
 }

@@ -52,7 +52,7 @@ class Checker {
     if (view_.token_offsets.size() != n + 1) {
       return Refuse("token_offsets", static_cast<long long>(view_.token_offsets.size()), "one more than tokens");
     }
-    const bool scored = view_.kind == TokenizerKind::kSentencePieceBpe || view_.kind == TokenizerKind::kUnigram;
+    const bool scored = view_.kind == TokenizerKind::kSentencePieceBpe;
     if (view_.scores.size() != (scored ? n : 0)) {
       return Refuse("scores", static_cast<long long>(view_.scores.size()), scored ? "one a token" : "none");
     }
@@ -85,7 +85,8 @@ class Checker {
 
   Status CheckTable(const char* field, std::span<const int32_t> slots, size_t limit) const {
     if (slots.empty()) return Status::Ok();
-    if (!IsPowerOfTwo(slots.size())) return Refuse(field, static_cast<long long>(slots.size()), "a power of two of slots");
+    if (!IsPowerOfTwo(slots.size()))
+      return Refuse(field, static_cast<long long>(slots.size()), "a power of two of slots");
     // -1 is the empty slot; adding one maps the allowed values onto [0, limit].
     uint32_t highest = 0;
     for (int32_t slot : slots) highest = std::max(highest, static_cast<uint32_t>(slot) + 1u);
@@ -166,7 +167,8 @@ class Checker {
         return Refuse("pre_tokenizer.kind", static_cast<int>(step.kind), "a known kind, behavior and prepend scheme");
       }
       const bool needs_pattern = step.kind == PreTokenizerKind::kSplit || step.kind == PreTokenizerKind::kMetaspace;
-      if (needs_pattern && step.pattern.empty()) return Refuse("pre_tokenizer.pattern", 0, "a pattern that is not empty");
+      if (needs_pattern && step.pattern.empty())
+        return Refuse("pre_tokenizer.pattern", 0, "a pattern that is not empty");
     }
     for (const DecoderStep& step : view_.decoder) {
       if (!InRange(static_cast<uint8_t>(step.kind), 1, static_cast<uint8_t>(DecoderKind::kMetaspace)) ||
@@ -217,8 +219,12 @@ bool CopySteps(const fb::Tokenizer& table, TokenizerView* view) {
     view->pre_tokenizer.push_back(std::move(step));
   }
   for (const fb::DecoderStep* from : *table.decoder()) {
-    DecoderStep step{static_cast<DecoderKind>(from->kind()), static_cast<PrependScheme>(from->prepend()), from->start(),
-                     from->stop(), {}, {}};
+    DecoderStep step{static_cast<DecoderKind>(from->kind()),
+                     static_cast<PrependScheme>(from->prepend()),
+                     from->start(),
+                     from->stop(),
+                     {},
+                     {}};
     if (!CopyText(from->pattern(), &step.pattern) || !CopyText(from->content(), &step.content)) return false;
     view->decoder.push_back(std::move(step));
   }
@@ -274,15 +280,15 @@ Result<TokenizerView> ReadTokenizerSection(std::span<const std::byte> bytes, Dia
                 kTokenizerLayoutVersion);
   }
   const auto kind = static_cast<TokenizerKind>(table.kind());
-  if (kind != TokenizerKind::kBpe && kind != TokenizerKind::kSentencePieceBpe && kind != TokenizerKind::kUnigram) {
-    return Fail(diagnostic, StatusCode::kInvalidModel, kMessage, "tokenizer.kind: found %d, expected 1, 2 or 3",
+  if (kind != TokenizerKind::kBpe && kind != TokenizerKind::kSentencePieceBpe) {
+    return Fail(diagnostic, StatusCode::kInvalidModel, kMessage, "tokenizer.kind: found %d, expected 1 or 2",
                 static_cast<int>(kind));
   }
   CopyFields(table, &view);
   if (!CopySteps(table, &view)) {
     return Fail(diagnostic, StatusCode::kInvalidModel, kMessage,
-                "tokenizer: more than %zu steps, or a pattern that is not UTF-8 of at most %zu bytes", TokenizerSpec::kMaxSteps,
-                TokenizerSpec::kMaxPatternBytes);
+                "tokenizer: more than %zu steps, or a pattern that is not UTF-8 of at most %zu bytes",
+                TokenizerSpec::kMaxSteps, TokenizerSpec::kMaxPatternBytes);
   }
   LINNET_RETURN_IF_ERROR(Checker(view, diagnostic).Run());
   return view;

@@ -18,10 +18,10 @@ namespace linnet::formats {
 /// them. Kind kNone gives no bytes. Errors: kInvalidModel (an id, a length or a count out of range).
 Result<std::vector<std::byte>> WriteTokenizerSection(const TokenizerSpec& spec, Diagnostic* diagnostic);
 
-/// Checks a section and gives a view into it; `bytes` outlive the view and start at a multiple of 16. Runs the FlatBuffers
-/// verifier, then its own checks of every id, offset, slot, enumerator and limit: afterwards no lookup reads outside
-/// `bytes` or runs longer than kMaxHashProbes. One pass over the arrays, no allocation that grows with the vocabulary.
-/// Empty bytes give kind kNone. Errors: kInvalidModel, kUnsupported (a newer layout).
+/// Checks a section and gives a view into it; `bytes` outlive the view and start at a multiple of 16. Runs the
+/// FlatBuffers verifier, then its own checks of every id, offset, slot, enumerator and limit: afterwards no lookup
+/// reads outside `bytes` or runs longer than kMaxHashProbes. One pass over the arrays, no allocation that grows with
+/// the vocabulary. Empty bytes give kind kNone. Errors: kInvalidModel, kUnsupported (a newer layout).
 Result<TokenizerView> ReadTokenizerSection(std::span<const std::byte> bytes, Diagnostic* diagnostic);
 
 }  // namespace linnet::formats

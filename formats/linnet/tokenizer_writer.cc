@@ -23,7 +23,8 @@ Status CheckSizes(const TokenizerSpec& spec, Diagnostic* diagnostic) {
                 expected);
   };
   if (n > TokenizerSpec::kMaxTokens) return fail("tokens", n, TokenizerSpec::kMaxTokens);
-  if (spec.merges.size() > TokenizerSpec::kMaxMerges) return fail("merges", spec.merges.size(), TokenizerSpec::kMaxMerges);
+  if (spec.merges.size() > TokenizerSpec::kMaxMerges)
+    return fail("merges", spec.merges.size(), TokenizerSpec::kMaxMerges);
   if (spec.added_tokens.size() > TokenizerSpec::kMaxAddedTokens) {
     return fail("added tokens", spec.added_tokens.size(), TokenizerSpec::kMaxAddedTokens);
   }
@@ -35,11 +36,13 @@ Status CheckSizes(const TokenizerSpec& spec, Diagnostic* diagnostic) {
   size_t bytes = 0;
   for (const std::string& token : spec.tokens) bytes += token.size();
   for (const AddedToken& token : spec.added_tokens) bytes += token.content.size();
-  if (bytes > TokenizerSpec::kMaxVocabularyBytes) return fail("bytes of text", bytes, TokenizerSpec::kMaxVocabularyBytes);
+  if (bytes > TokenizerSpec::kMaxVocabularyBytes)
+    return fail("bytes of text", bytes, TokenizerSpec::kMaxVocabularyBytes);
   return Status::Ok();
 }
 
-/// Puts item `i` into the first free slot of its probe sequence, or into the slot of an equal item. False: none in reach.
+/// Puts item `i` into the first free slot of its probe sequence, or into the slot of an equal item. False: none in
+/// reach.
 template <typename Equal>
 bool Insert(std::vector<int32_t>& table, size_t i, uint64_t hash, const Equal& equal) {
   for (uint32_t probe = 0; probe < kMaxHashProbes && probe < table.size(); ++probe) {
@@ -99,7 +102,8 @@ Vocabulary BuildVocabulary(FlatBufferBuilder& builder, const TokenizerSpec& spec
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
     text += spec.tokens[i];
     offsets.push_back(static_cast<uint32_t>(text.size()));
-    if (spec.lookup[i]) result.max_token_bytes = std::max(result.max_token_bytes, static_cast<uint32_t>(spec.tokens[i].size()));
+    if (spec.lookup[i])
+      result.max_token_bytes = std::max(result.max_token_bytes, static_cast<uint32_t>(spec.tokens[i].size()));
   }
   result.offsets = builder.CreateVector(offsets);
   result.text = builder.CreateVector(reinterpret_cast<const uint8_t*>(text.data()), text.size());
@@ -120,7 +124,8 @@ struct AddedTokens {
 AddedTokens BuildAddedTokens(FlatBufferBuilder& builder, const TokenizerSpec& spec) {
   std::vector<const AddedToken*> sorted;
   for (const AddedToken& token : spec.added_tokens) sorted.push_back(&token);
-  std::sort(sorted.begin(), sorted.end(), [](const AddedToken* a, const AddedToken* b) { return a->content < b->content; });
+  std::sort(sorted.begin(), sorted.end(),
+            [](const AddedToken* a, const AddedToken* b) { return a->content < b->content; });
   std::vector<fb::AddedToken> entries;
   std::string text;
   for (const AddedToken* token : sorted) {
@@ -144,9 +149,9 @@ auto BuildNormalizer(FlatBufferBuilder& builder, const TokenizerSpec& spec) {
 auto BuildPreTokenizer(FlatBufferBuilder& builder, const TokenizerSpec& spec) {
   std::vector<Offset<fb::PreTokenizerStep>> steps;
   for (const PreTokenizerStep& step : spec.pre_tokenizer) {
-    steps.push_back(fb::CreatePreTokenizerStep(builder, static_cast<uint8_t>(step.kind), step.regex, step.invert, step.split,
-                                               static_cast<uint8_t>(step.behavior), static_cast<uint8_t>(step.prepend),
-                                               builder.CreateString(step.pattern)));
+    steps.push_back(fb::CreatePreTokenizerStep(builder, static_cast<uint8_t>(step.kind), step.regex, step.invert,
+                                               step.split, static_cast<uint8_t>(step.behavior),
+                                               static_cast<uint8_t>(step.prepend), builder.CreateString(step.pattern)));
   }
   return builder.CreateVector(steps);
 }
@@ -166,8 +171,8 @@ Offset<fb::Tokenizer> Build(FlatBufferBuilder& builder, const TokenizerSpec& spe
   const auto types = builder.CreateVector(reinterpret_cast<const uint8_t*>(spec.types.data()), spec.types.size());
   const auto scores = spec.scores.empty() ? 0 : builder.CreateVector(spec.scores);
   const auto vocabulary_slots = builder.CreateVector(BuildVocabularyTable(spec));
-  const auto merges = builder.CreateVectorOfStructs(reinterpret_cast<const fb::TokenMerge*>(spec.merges.data()),
-                                                    spec.merges.size());
+  const auto merges =
+      builder.CreateVectorOfStructs(reinterpret_cast<const fb::TokenMerge*>(spec.merges.data()), spec.merges.size());
   const auto merge_slots = builder.CreateVector(BuildMergeTable(spec));
   const AddedTokens added = BuildAddedTokens(builder, spec);
   const auto prefix_ids = builder.CreateVector(spec.prefix_ids);
@@ -176,10 +181,10 @@ Offset<fb::Tokenizer> Build(FlatBufferBuilder& builder, const TokenizerSpec& spe
   const auto pre_tokenizer = BuildPreTokenizer(builder, spec);
   const auto decoder = BuildDecoder(builder, spec);
   return fb::CreateTokenizer(builder, kTokenizerLayoutVersion, static_cast<uint8_t>(spec.kind), spec.byte_level,
-                             spec.byte_fallback, spec.fuse_unk, spec.ignore_merges, spec.unk_id, spec.bos_id, spec.eos_id,
-                             spec.pad_id, vocabulary.max_token_bytes, vocabulary.offsets, vocabulary.text, types, scores,
-                             vocabulary_slots, merges, merge_slots, added.entries, added.text, prefix_ids, suffix_ids,
-                             normalizer, pre_tokenizer, decoder);
+                             spec.byte_fallback, spec.fuse_unk, spec.ignore_merges, spec.unk_id, spec.bos_id,
+                             spec.eos_id, spec.pad_id, vocabulary.max_token_bytes, vocabulary.offsets, vocabulary.text,
+                             types, scores, vocabulary_slots, merges, merge_slots, added.entries, added.text,
+                             prefix_ids, suffix_ids, normalizer, pre_tokenizer, decoder);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ struct Name {
   const char* text;
 };
 
-#define LINNET_UARCH(name) {cpuinfo_uarch_##name, #name}
+#define LINNET_UARCH(name) \
+  { cpuinfo_uarch_##name, #name }
 constexpr Name kNames[] = {
     LINNET_UARCH(sandy_bridge),  LINNET_UARCH(ivy_bridge),
     LINNET_UARCH(haswell),       LINNET_UARCH(broadwell),

@@ -97,9 +97,18 @@ struct Bench {
     store = {&layout, cache.get(), 0, context, k.data(), k.size() / context, v.data(), v.size() / context};
     ops::StoreKv(store);
     for (size_t i = 1; i < copies; ++i) std::memcpy(cache.get() + i * layout.bytes, cache.get(), layout.bytes);
-    args = {&layout,    cache.get(), c.n_heads,  c.first_pos, c.n_tokens,
-            q.data(),   size_t{c.n_heads} * c.head_dim,  c.head_dim,
-            out.data(), size_t{c.n_heads} * c.value_dim, c.value_dim, {}};
+    args = {&layout,
+            cache.get(),
+            c.n_heads,
+            c.first_pos,
+            c.n_tokens,
+            q.data(),
+            size_t{c.n_heads} * c.head_dim,
+            c.head_dim,
+            out.data(),
+            size_t{c.n_heads} * c.value_dim,
+            c.value_dim,
+            {}};
     args.options.score_scale = 0.125f;
   }
 
@@ -156,8 +165,8 @@ bool SelectTarget(const char* name) {
 
 void RunBench(const char* filter) {
   const double peak = PeakFlops(), bandwidth = ReadBandwidth();
-  std::printf("%s, one thread: peak %.1f GFLOP/s, read bandwidth %.1f GB/s\n",
-              PeakTarget(), peak / 1e9, bandwidth / 1e9);
+  std::printf("%s, one thread: peak %.1f GFLOP/s, read bandwidth %.1f GB/s\n", PeakTarget(), peak / 1e9,
+              bandwidth / 1e9);
   for (const Case& c : kCases) {
     if (filter != nullptr && std::strstr(c.name, filter) == nullptr) continue;
     Bench bench(c);

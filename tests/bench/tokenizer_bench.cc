@@ -82,12 +82,14 @@ int Run(const char* path, double limit) {
   if (!view.ok()) return fail();
   auto tokenizer = Tokenizer::Create(std::move(view).value(), &diagnostic);
   if (!tokenizer.ok()) return fail();
-  std::printf("{\"test\":\"open\",\"read_json_ms\":%.1f,\"write_section_ms\":%.1f,\"open_ms\":%.2f,\"section_bytes\":%zu,"
-              "\"memory_bytes\":%zu}\n",
-              1e3 * read_seconds, 1e3 * write_seconds, 1e3 * Seconds(start), section->size(), tokenizer->memory_bytes());
+  std::printf(
+      "{\"test\":\"open\",\"read_json_ms\":%.1f,\"write_section_ms\":%.1f,\"open_ms\":%.2f,\"section_bytes\":%zu,"
+      "\"memory_bytes\":%zu}\n",
+      1e3 * read_seconds, 1e3 * write_seconds, 1e3 * Seconds(start), section->size(), tokenizer->memory_bytes());
 
   const std::pair<const char*, std::string> texts[] = {
-      {"english", Repeat("The quick brown fox jumps over the lazy dog, and it's 1234 times faster than you'd think.\n")},
+      {"english",
+       Repeat("The quick brown fox jumps over the lazy dog, and it's 1234 times faster than you'd think.\n")},
       {"code", Repeat("for (int i = 0; i < n; ++i) {\n    values[i] = Compute(i, 3.25) + offset;\n}\n")},
       {"random_words", RandomLetters(true)},
       {"random_letters", RandomLetters(false)},
@@ -110,8 +112,9 @@ int Run(const char* path, double limit) {
     const double encode_seconds = Seconds(start);
     start = std::chrono::steady_clock::now();
     const std::string decoded = tokenizer->Decode(ids, false);
-    std::printf("{\"test\":\"%s\",\"bytes\":%zu,\"tokens\":%zu,\"encode_s\":%.3f,\"decode_s\":%.3f,\"round_trip\":%s}\n", name,
-                text.size(), ids.size(), encode_seconds, Seconds(start), decoded == text ? "true" : "false");
+    std::printf(
+        "{\"test\":\"%s\",\"bytes\":%zu,\"tokens\":%zu,\"encode_s\":%.3f,\"decode_s\":%.3f,\"round_trip\":%s}\n", name,
+        text.size(), ids.size(), encode_seconds, Seconds(start), decoded == text ? "true" : "false");
     slow = slow || encode_seconds > limit;
   }
   return slow ? 1 : 0;

@@ -38,14 +38,24 @@ ModelCount Count(const ModelConfig& config, uint32_t context = 0, ops::KvType kv
 }
 
 ModelConfig Llama31() {
-  return Config({{"model_type", "llama"}, {"vocab_size", 128256}, {"hidden_size", 4096}, {"intermediate_size", 14336},
-                 {"num_hidden_layers", 32}, {"num_attention_heads", 32}, {"num_key_value_heads", 8},
+  return Config({{"model_type", "llama"},
+                 {"vocab_size", 128256},
+                 {"hidden_size", 4096},
+                 {"intermediate_size", 14336},
+                 {"num_hidden_layers", 32},
+                 {"num_attention_heads", 32},
+                 {"num_key_value_heads", 8},
                  {"max_position_embeddings", 131072}});
 }
 
 ModelConfig Large(uint32_t kv_heads) {
-  return Config({{"model_type", "llama"}, {"vocab_size", 32000}, {"hidden_size", 8192}, {"intermediate_size", 28672},
-                 {"num_hidden_layers", 80}, {"num_attention_heads", 64}, {"num_key_value_heads", kv_heads},
+  return Config({{"model_type", "llama"},
+                 {"vocab_size", 32000},
+                 {"hidden_size", 8192},
+                 {"intermediate_size", 28672},
+                 {"num_hidden_layers", 80},
+                 {"num_attention_heads", 64},
+                 {"num_key_value_heads", kv_heads},
                  {"max_position_embeddings", 32768}});
 }
 
@@ -56,8 +66,9 @@ constexpr uint64_t kGiB = uint64_t{1} << 30;
 TEST_SUITE("core") {
   TEST_CASE("CountModel: published totals") {
     CHECK(Count(Llama31()).parameters.total == 8'030'261'248u);
-    const json qwen = {{"model_type", "qwen2"}, {"vocab_size", 152064}, {"hidden_size", 3584},
-                       {"intermediate_size", 18944}, {"num_hidden_layers", 28}, {"num_attention_heads", 28},
+    const json qwen = {{"model_type", "qwen2"},    {"vocab_size", 152064},
+                       {"hidden_size", 3584},      {"intermediate_size", 18944},
+                       {"num_hidden_layers", 28},  {"num_attention_heads", 28},
                        {"num_key_value_heads", 4}, {"max_position_embeddings", 32768}};
     CHECK(Count(Config(qwen)).parameters.total == 7'615'616'512u);
   }
@@ -133,7 +144,7 @@ TEST_SUITE("core") {
   TEST_CASE("CountModel: a window layer keeps its window and its arithmetic stops growing there") {
     const ModelConfig config = testing::TinyConfig({.window = 24});  // one of two layers
     const ModelCount short_one = Count(config, 24), long_one = Count(config, 100);
-    const uint64_t layer_bytes = 2 * (16 + 16) * 2;                  // 2 kv heads of 16, f16
+    const uint64_t layer_bytes = 2 * (16 + 16) * 2;  // 2 kv heads of 16, f16
     CHECK(long_one.kv.token_bytes == 2 * layer_bytes);
     CHECK(short_one.kv.context_bytes == 2 * 24 * layer_bytes);
     CHECK(long_one.kv.context_bytes == (24 + 100) * layer_bytes);

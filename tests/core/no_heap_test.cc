@@ -46,8 +46,13 @@ long CallsOnTheTokenPath(const ModelView& model, const SessionOptions& options) 
   testing::RunningModel running(model, options);
   Session& session = running.session();
   const std::vector<int32_t> ids = testing::SomeIds(40, model.config().vocab_size);
-  const SamplerOptions sampling = {.temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .min_p = 0.02f,
-                                   .repetition_penalty = 1.1f, .penalty_window = 16, .seed = 3};
+  const SamplerOptions sampling = {.temperature = 0.8f,
+                                   .top_k = 20,
+                                   .top_p = 0.9f,
+                                   .min_p = 0.02f,
+                                   .repetition_penalty = 1.1f,
+                                   .penalty_window = 16,
+                                   .seed = 3};
   std::vector<uint64_t> scratch(Sampler::ScratchBytes(sampling, model.config().vocab_size) / 8 + 1);
   auto sampler = Sampler::Create(sampling, model.config().vocab_size, std::as_writable_bytes(std::span(scratch)));
   REQUIRE(sampler.ok());
@@ -82,7 +87,8 @@ TEST_SUITE("core") {
           CAPTURE(std::string(DTypeName(type)));
           CAPTURE(n_experts);
           CAPTURE(threads);
-          CHECK(CallsOnTheTokenPath(model.view(), {.context_tokens = 96, .chunk_tokens = 16, .n_threads = threads}) == 0);
+          CHECK(CallsOnTheTokenPath(model.view(), {.context_tokens = 96, .chunk_tokens = 16, .n_threads = threads}) ==
+                0);
         }
       }
     }

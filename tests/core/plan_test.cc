@@ -16,8 +16,11 @@ TEST_SUITE("core") {
     for (int i = 0; i < 200; ++i) {
       state = state * 1664525u + 1013904223u;
       const uint32_t first = (state >> 8) % 50, length = (state >> 20) % 9;
-      buffers.push_back({.name = "b", .use = BufferUse::kActivation, .bytes = 1 + (state >> 12) % 5000,
-                         .first_step = first, .last_step = first + length});
+      buffers.push_back({.name = "b",
+                         .use = BufferUse::kActivation,
+                         .bytes = 1 + (state >> 12) % 5000,
+                         .first_step = first,
+                         .last_step = first + length});
     }
     const uint64_t arena = AssignOffsets(buffers, BufferUse::kActivation);
     uint64_t sum = 0;
@@ -26,7 +29,8 @@ TEST_SUITE("core") {
       CHECK(buffers[i].offset + buffers[i].bytes <= arena);
       sum += buffers[i].bytes;
       for (size_t j = 0; j < i; ++j) {
-        const bool alive = buffers[i].first_step <= buffers[j].last_step && buffers[j].first_step <= buffers[i].last_step;
+        const bool alive =
+            buffers[i].first_step <= buffers[j].last_step && buffers[j].first_step <= buffers[i].last_step;
         const bool apart = buffers[i].offset + buffers[i].bytes <= buffers[j].offset ||
                            buffers[j].offset + buffers[j].bytes <= buffers[i].offset;
         CHECK((!alive || apart));

@@ -37,7 +37,8 @@ struct Case {
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   cases.push_back({"llama-like", TinyConfig({})});
-  cases.push_back({"tied, qkv bias, per-head norm", TinyConfig({.tied_head = true, .qkv_bias = true, .qk_norm = QkNorm::kPerHead})});
+  cases.push_back({"tied, qkv bias, per-head norm",
+                   TinyConfig({.tied_head = true, .qkv_bias = true, .qk_norm = QkNorm::kPerHead})});
   cases.push_back({"full-width QK norm", TinyConfig({.qk_norm = QkNorm::kFullWidth})});
   cases.push_back({"a gain for every head", TinyConfig({.qk_norm = QkNorm::kPerHeadGain})});
   cases.push_back({"window layers", TinyConfig({.n_layers = 3, .window = 8})});
@@ -184,7 +185,8 @@ TEST_SUITE("core") {
           for (const auto& [chunk, threads] : {std::pair{1u, 1u}, {7u, 2u}, {64u, 3u}}) {
             CAPTURE(chunk);
             CAPTURE(threads);
-            RunningModel other(model.view(), {.context_tokens = 64, .chunk_tokens = chunk, .n_threads = threads, .logit_rows = 5});
+            RunningModel other(model.view(),
+                               {.context_tokens = 64, .chunk_tokens = chunk, .n_threads = threads, .logit_rows = 5});
             const std::vector<float> found = other.AllLogits(ids);
             CHECK(std::memcmp(found.data(), expected.data(), expected.size() * sizeof(float)) == 0);
             REQUIRE(other.session().Rewind(0).ok());
@@ -203,7 +205,10 @@ TEST_SUITE("core") {
         const std::string name = std::string(DTypeName(type)) + ", " + c.name;
         SUBCASE(name.c_str()) {
           const BuiltModel model(c.config, BuiltModel::WithType(type));
-          RunningModel running(model.view(), {.context_tokens = 64, .chunk_tokens = 16, .n_threads = 1, .logit_rows = 4,
+          RunningModel running(model.view(), {.context_tokens = 64,
+                                              .chunk_tokens = 16,
+                                              .n_threads = 1,
+                                              .logit_rows = 4,
                                               .kv = SessionOptions::Kv::kF32});
           const auto reference = testing::RunReference(c.config, testing::WeightsOf(model.view()), ids);
           const std::vector<float> found = running.AllLogits(ids);
@@ -282,7 +287,9 @@ TEST_SUITE("core") {
     REQUIRE(pool.ok());
     auto plan = MakePlan(model.view(), {.context_tokens = 32, .chunk_tokens = 8});
     REQUIRE(plan.ok());
-    struct alignas(64) Line { std::byte bytes[64]; };
+    struct alignas(64) Line {
+      std::byte bytes[64];
+    };
     std::vector<Line> packed(plan->packed.total_bytes / 64), memory(plan->memory.session / 64 + 1);
     const std::span packed_bytes = {packed[0].bytes, plan->packed.total_bytes};
     REQUIRE(PackWeights(model.view(), plan->packed, packed_bytes, {}).ok());
@@ -303,7 +310,8 @@ TEST_SUITE("core") {
     const BuiltModel model(TinyConfig({}));
     RunningModel running(model.view(), {.context_tokens = 64, .chunk_tokens = 8});
     const std::vector<int32_t> ids = SomeIds(40, 96);
-    const PrefillProgress stop = {.function = [](void*, uint32_t done, uint32_t) { return done < 16; }, .context = nullptr};
+    const PrefillProgress stop = {.function = [](void*, uint32_t done, uint32_t) { return done < 16; },
+                                  .context = nullptr};
     CHECK(running.session().Prefill(ids, stop).code() == StatusCode::kCancelled);
     CHECK(running.session().position() == 16);
     REQUIRE(running.session().Prefill(std::span(ids).subspan(16)).ok());

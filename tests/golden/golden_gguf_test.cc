@@ -1,5 +1,5 @@
-// Every golden that GGUF has an architecture for: written as llama.cpp's converter would, converted with f32 weights and
-// run, it gives transformers' own logits.
+// Every golden that GGUF has an architecture for: written as llama.cpp's converter would, converted with f32 weights
+// and run, it gives transformers' own logits.
 #include <doctest/doctest.h>
 
 #include <filesystem>

@@ -1,4 +1,6 @@
 // Every family's golden checkpoint against the outputs that transformers gave (shared/golden/README.md).
+#include "tests/golden/golden.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/golden/golden.h"
 #include "tests/support/running_model.h"
 
 namespace linnet {
@@ -80,13 +81,14 @@ TEST_SUITE("golden") {
           RunningModel running(view, {.context_tokens = 64, .chunk_tokens = 16, .kv = kv});
           const std::vector<float> found = running.AllLogits(ids);
           double error = 0.0;
-          for (size_t i = 0; i < found.size(); ++i) error += (double{found[i]} - expected[i]) * (double{found[i]} - expected[i]);
+          for (size_t i = 0; i < found.size(); ++i)
+            error += (double{found[i]} - expected[i]) * (double{found[i]} - expected[i]);
           return std::sqrt(error / power);
         };
         const formats::ModelFile exact = ConvertGolden(folder, false, DType::kF32);
         // A stored value is off by half a unit of its last place, 2^-11 of it in f16 and 1/254 of the head's largest in
-        // int8; a few layers add such errors up, some with gains above one (Gemma). An expert that changes adds its share
-        // at once.
+        // int8; a few layers add such errors up, some with gains above one (Gemma). An expert that changes adds its
+        // share at once.
         const bool routed = exact.config().blocks.back().ffn.n_experts > 0;
         const double experts = routed ? 0.2 : 0.0;
         CHECK(relative_error(exact.view(), SessionOptions::Kv::kF16) < 16 * std::exp2(-11.0) + experts);

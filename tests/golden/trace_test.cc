@@ -1,11 +1,12 @@
 // The residual stream that a trace writes is transformers' own.
+#include "core/trace.h"
+
 #include <doctest/doctest.h>
 
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "core/trace.h"
 #include "tests/golden/golden.h"
 #include "tests/support/running_model.h"
 

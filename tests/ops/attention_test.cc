@@ -72,12 +72,27 @@ TEST_SUITE("ops") {
     SUBCASE("seven heads of 48, values of 24") { shape = {7, 1, 48, 24}; }
     SUBCASE("eight heads of 80, each its own") { shape = {8, 8, 80, 80}; }
     SUBCASE("eight heads of 96 on two, values of 128") { shape = {8, 2, 96, 128}; }
-    SUBCASE("71 heads of 64 on one") { shape = {71, 1, 64, 64}; n_tokens = 9; }
+    SUBCASE("71 heads of 64 on one") {
+      shape = {71, 1, 64, 64};
+      n_tokens = 9;
+    }
     SUBCASE("two heads of 256") { shape = {2, 2, 256, 256}; }
-    SUBCASE("widths that no vector divides") { shape = {5, 1, 6, 10}; n_tokens = 70; }
-    SUBCASE("a single token") { shape = {9, 3, 64, 64}; n_tokens = 1; }
-    SUBCASE("one block of positions") { shape = {2, 1, 16, 16}; n_tokens = 64; }
-    SUBCASE("one position more") { shape = {2, 1, 16, 16}; n_tokens = 65; }
+    SUBCASE("widths that no vector divides") {
+      shape = {5, 1, 6, 10};
+      n_tokens = 70;
+    }
+    SUBCASE("a single token") {
+      shape = {9, 3, 64, 64};
+      n_tokens = 1;
+    }
+    SUBCASE("one block of positions") {
+      shape = {2, 1, 16, 16};
+      n_tokens = 64;
+    }
+    SUBCASE("one position more") {
+      shape = {2, 1, 16, 16};
+      n_tokens = 65;
+    }
     CheckShape(shape, n_tokens, Scaled(shape));
   }
 
@@ -118,9 +133,15 @@ TEST_SUITE("ops") {
     AttentionOptions options;
     uint32_t n_tokens = 40;
     SUBCASE("small, no vector divides it") { shape = {4, 1, 22, 18, true}; }
-    SUBCASE("DeepSeek-V2-Lite's width") { shape = {16, 1, 576, 512, true}; n_tokens = 9; }
+    SUBCASE("DeepSeek-V2-Lite's width") {
+      shape = {16, 1, 576, 512, true};
+      n_tokens = 9;
+    }
     SUBCASE("more heads than a tile") { shape = {31, 1, 40, 32, true}; }
-    SUBCASE("across splits") { shape = {3, 1, 24, 16, true}; n_tokens = 300; }
+    SUBCASE("across splits") {
+      shape = {3, 1, 24, 16, true};
+      n_tokens = 300;
+    }
     options.score_scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
     CheckShape(shape, n_tokens, options, 3);
   }
@@ -134,14 +155,20 @@ TEST_SUITE("ops") {
     SUBCASE("f16") { type = KvType::kF16; }
     SUBCASE("int8") { type = KvType::kInt8; }
     SUBCASE("window") { options.window = 40; }
-    SUBCASE("int8 in a window") { type = KvType::kInt8; options.window = 270; }
+    SUBCASE("int8 in a window") {
+      type = KvType::kInt8;
+      options.window = 270;
+    }
     SUBCASE("sinks, cap and ALiBi") {
       options.sinks = sinks;
       options.logit_soft_cap = 3.0f;
       options.alibi_slopes = sinks;
     }
     SUBCASE("latent") { shape = {6, 1, 22, 18, true}; }
-    SUBCASE("latent int8") { shape = {6, 1, 22, 18, true}; type = KvType::kInt8; }
+    SUBCASE("latent int8") {
+      shape = {6, 1, 22, 18, true};
+      type = KvType::kInt8;
+    }
     SUBCASE("more heads than a tile") { shape = {71, 1, 8, 8}; }
     CheckChunks(shape, 2 * ops::kAttentionSplit + 30, options, type);
   }
@@ -154,8 +181,14 @@ TEST_SUITE("ops") {
     SUBCASE("window within a block") { options.window = 17; }
     SUBCASE("window of one block") { options.window = 64; }
     SUBCASE("window across blocks") { options.window = 100; }
-    SUBCASE("window across splits") { options.window = 300; n_tokens = 900; }
-    SUBCASE("int8") { options.window = 100; type = KvType::kInt8; }
+    SUBCASE("window across splits") {
+      options.window = 300;
+      n_tokens = 900;
+    }
+    SUBCASE("int8") {
+      options.window = 100;
+      type = KvType::kInt8;
+    }
     const AttentionInputs inputs = RandomInputs(shape, n_tokens, 3);
     const uint32_t whole = ops::KvCapacity(0, n_tokens, 1);
     ForEachTarget([&] {

@@ -60,8 +60,8 @@ Rows RandomRows(const KvLayout& layout, uint32_t n_tokens) {
 }
 
 ops::KvStoreArgs Args(Cache& cache, const Rows& rows, uint32_t first_pos, uint32_t n_tokens) {
-  return {&cache.layout, cache.bytes.data(), first_pos, n_tokens, rows.k.data(), rows.k_stride, rows.v.data(),
-          rows.v_stride};
+  return {&cache.layout, cache.bytes.data(), first_pos,     n_tokens,
+          rows.k.data(), rows.k_stride,      rows.v.data(), rows.v_stride};
 }
 
 TEST_SUITE("ops") {
@@ -124,8 +124,8 @@ TEST_SUITE("ops") {
     const KvLayout layout = ops::MakeKvLayout({KvType::kF16, 1, 40, 40, 64, false});
     Rows rows = RandomRows(layout, 3);
     const float infinity = std::numeric_limits<float>::infinity();
-    const float special[] = {0.0f,  -0.0f,    1.0f + 1.0f / 2048, 1.0f + 3.0f / 2048, 6e-8f,
-                             1e-6f, 65504.0f, 65519.0f,           1e6f,               -infinity};
+    const float special[] = {0.0f,     -0.0f, 1.0f + 1.0f / 2048, 1.0f + 3.0f / 2048, 6e-8f, 1e-6f, 65504.0f,
+                             65519.0f, 1e6f,  -infinity};
     std::memcpy(rows.k.data(), special, sizeof special);
     rows.k[20] = std::nanf("");
     ForEachTarget([&] {

@@ -59,8 +59,8 @@ RunResult RunAttention(const AttentionInputs& in, const ops::AttentionOptions& o
   const uint32_t largest_chunk = std::max(run.chunk, run.first_chunk);
   const uint32_t capacity =
       run.capacity != 0 ? run.capacity : ops::KvCapacity(options.window, in.n_tokens, largest_chunk);
-  const ops::KvLayout layout = ops::MakeKvLayout(
-      {run.type, shape.n_kv_heads, shape.head_dim, shape.value_dim, capacity, shape.latent});
+  const ops::KvLayout layout =
+      ops::MakeKvLayout({run.type, shape.n_kv_heads, shape.head_dim, shape.value_dim, capacity, shape.latent});
   Buffer cache(layout.bytes), scratch(ops::AttentionThreadScratchBytes(layout));
   Buffer partials(ops::AttentionPartialBytes(layout, shape.n_heads));
 
@@ -74,9 +74,18 @@ RunResult RunAttention(const AttentionInputs& in, const ops::AttentionOptions& o
     n = std::min(pos == 0 && run.first_chunk != 0 ? run.first_chunk : run.chunk, in.n_tokens - pos);
     const float* v = shape.latent ? nullptr : in.v.data() + pos * v_stride;
     ops::StoreKv({&layout, cache.data(), pos, n, in.k.data() + pos * k_stride, k_stride, v, v_stride});
-    const ops::AttentionArgs args = {
-        &layout, cache.data(), shape.n_heads, pos, n, in.q.data() + pos * q_stride, q_stride, shape.head_dim,
-        padded.data() + 1 + pos * token_stride, token_stride, head_stride, options};
+    const ops::AttentionArgs args = {&layout,
+                                     cache.data(),
+                                     shape.n_heads,
+                                     pos,
+                                     n,
+                                     in.q.data() + pos * q_stride,
+                                     q_stride,
+                                     shape.head_dim,
+                                     padded.data() + 1 + pos * token_stride,
+                                     token_stride,
+                                     head_stride,
+                                     options};
     RunTasks(args, run.reverse_tasks, scratch, partials);
   }
 

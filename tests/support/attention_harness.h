@@ -13,9 +13,9 @@ namespace linnet::testing {
 
 struct RunOptions {
   ops::KvType type = ops::KvType::kF32;
-  uint32_t chunk = 1;        // tokens per call; the last call takes the rest
-  uint32_t first_chunk = 0;  // tokens of the first call, where not 0
-  uint32_t capacity = 0;     // 0: KvCapacity for the window, the sequence and the chunk
+  uint32_t chunk = 1;          // tokens per call; the last call takes the rest
+  uint32_t first_chunk = 0;    // tokens of the first call, where not 0
+  uint32_t capacity = 0;       // 0: KvCapacity for the window, the sequence and the chunk
   bool reverse_tasks = false;  // tasks run in reverse order, each with scratch full of NaN
 };
 

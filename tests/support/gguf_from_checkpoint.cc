@@ -152,8 +152,7 @@ void Exporter::WriteRopeScaling(const RopeSpec& rope) {
       if (Is("deepseek2")) {
         const AttentionSpec& attention = first().attention;
         const double square = attention.score_scale * std::sqrt(static_cast<double>(attention.head_dim));
-        Set("rope.scaling.yarn_log_multiplier",
-            static_cast<float>((std::sqrt(square) - 1.0) / std::log(rope.factor)));
+        Set("rope.scaling.yarn_log_multiplier", static_cast<float>((std::sqrt(square) - 1.0) / std::log(rope.factor)));
       } else {
         Set("rope.scaling.yarn_attn_factor", rope.cos_sin_scale);
       }
@@ -174,7 +173,8 @@ void Exporter::WriteRopeScaling(const RopeSpec& rope) {
       writer_.AddF32("rope_factors_long.weight", {rope.long_factors.size()}, rope.long_factors);
       writer_.AddF32("rope_factors_short.weight", {rope.short_factors.size()}, rope.short_factors);
       break;
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -216,8 +216,8 @@ std::vector<float> Exporter::Read(const TensorRequirement& tensor) const {
   std::vector<float> values(groups * size);
   for (uint64_t group = 0; group < groups; ++group) {
     Diagnostic diagnostic;
-    const Status status = source_.ReadRows(tensor, group, 0, rows, std::span(values).subspan(group * size, size),
-                                           &diagnostic);
+    const Status status =
+        source_.ReadRows(tensor, group, 0, rows, std::span(values).subspan(group * size, size), &diagnostic);
     INFO(std::string(diagnostic.text()));
     REQUIRE(status.ok());
   }
@@ -261,20 +261,48 @@ void Exporter::WriteNorm(const TensorRequirement& tensor, std::vector<float> val
   if (Is("falcon") && !first().parallel_shared_norm) attention = "attn_norm_2", ffn = "attn_norm";
   std::string name;
   switch (tensor.role) {
-    case TensorRole::kEmbeddingNormGain: name = "token_embd_norm.weight"; break;
-    case TensorRole::kEmbeddingNormBias: name = "token_embd_norm.bias"; break;
-    case TensorRole::kFinalNormGain: name = "output_norm.weight"; break;
-    case TensorRole::kFinalNormBias: name = "output_norm.bias"; break;
-    case TensorRole::kAttentionNormGain: name = attention + ".weight"; break;
-    case TensorRole::kAttentionNormBias: name = attention + ".bias"; break;
-    case TensorRole::kAttentionPostNormGain: name = "post_attention_norm.weight"; break;
-    case TensorRole::kFfnNormGain: name = ffn + ".weight"; break;
-    case TensorRole::kFfnNormBias: name = ffn + ".bias"; break;
-    case TensorRole::kFfnPostNormGain: name = "post_ffw_norm.weight"; break;
-    case TensorRole::kQNormGain: name = "attn_q_norm.weight"; break;
-    case TensorRole::kKNormGain: name = "attn_k_norm.weight"; break;
-    case TensorRole::kLatentQNormGain: name = "attn_q_a_norm.weight"; break;
-    default: name = "attn_kv_a_norm.weight"; break;
+    case TensorRole::kEmbeddingNormGain:
+      name = "token_embd_norm.weight";
+      break;
+    case TensorRole::kEmbeddingNormBias:
+      name = "token_embd_norm.bias";
+      break;
+    case TensorRole::kFinalNormGain:
+      name = "output_norm.weight";
+      break;
+    case TensorRole::kFinalNormBias:
+      name = "output_norm.bias";
+      break;
+    case TensorRole::kAttentionNormGain:
+      name = attention + ".weight";
+      break;
+    case TensorRole::kAttentionNormBias:
+      name = attention + ".bias";
+      break;
+    case TensorRole::kAttentionPostNormGain:
+      name = "post_attention_norm.weight";
+      break;
+    case TensorRole::kFfnNormGain:
+      name = ffn + ".weight";
+      break;
+    case TensorRole::kFfnNormBias:
+      name = ffn + ".bias";
+      break;
+    case TensorRole::kFfnPostNormGain:
+      name = "post_ffw_norm.weight";
+      break;
+    case TensorRole::kQNormGain:
+      name = "attn_q_norm.weight";
+      break;
+    case TensorRole::kKNormGain:
+      name = "attn_k_norm.weight";
+      break;
+    case TensorRole::kLatentQNormGain:
+      name = "attn_q_a_norm.weight";
+      break;
+    default:
+      name = "attn_kv_a_norm.weight";
+      break;
   }
   if (first().norm.gain_plus_one) {
     for (float& value : values) value += 1.0f;
@@ -377,34 +405,56 @@ void Exporter::WriteTensor(const TensorRequirement& tensor) {
   const std::vector<float> values = Read(tensor);
   const std::vector<uint64_t> dims(tensor.dims.begin(), tensor.dims.begin() + tensor.rank);
   switch (tensor.role) {
-    case TensorRole::kTokenEmbedding: return Add(tensor, "token_embd.weight", dims, values);
-    case TensorRole::kPositionEmbedding: return Add(tensor, "position_embd.weight", dims, values);
-    case TensorRole::kHead: return Add(tensor, "output.weight", dims, values);
-    case TensorRole::kHeadBias: return Add(tensor, "output.bias", dims, values);
+    case TensorRole::kTokenEmbedding:
+      return Add(tensor, "token_embd.weight", dims, values);
+    case TensorRole::kPositionEmbedding:
+      return Add(tensor, "position_embd.weight", dims, values);
+    case TensorRole::kHead:
+      return Add(tensor, "output.weight", dims, values);
+    case TensorRole::kHeadBias:
+      return Add(tensor, "output.bias", dims, values);
     case TensorRole::kQkv:
-    case TensorRole::kQkvBias: return WriteQkv(tensor, values);
-    case TensorRole::kAttentionOut: return Add(tensor, "attn_output.weight", dims, values);
-    case TensorRole::kAttentionOutBias: return Add(tensor, "attn_output.bias", dims, values);
-    case TensorRole::kSinks: return Add(tensor, "attn_sinks.weight", dims, values);
+    case TensorRole::kQkvBias:
+      return WriteQkv(tensor, values);
+    case TensorRole::kAttentionOut:
+      return Add(tensor, "attn_output.weight", dims, values);
+    case TensorRole::kAttentionOutBias:
+      return Add(tensor, "attn_output.bias", dims, values);
+    case TensorRole::kSinks:
+      return Add(tensor, "attn_sinks.weight", dims, values);
     case TensorRole::kLatentIn:
     case TensorRole::kLatentKeyUp:
-    case TensorRole::kLatentValueUp: return WriteLatent(tensor, values);
-    case TensorRole::kLatentQ: return Add(tensor, "attn_q_b.weight", dims, values);
+    case TensorRole::kLatentValueUp:
+      return WriteLatent(tensor, values);
+    case TensorRole::kLatentQ:
+      return Add(tensor, "attn_q_b.weight", dims, values);
     case TensorRole::kFfnUp:
     case TensorRole::kFfnUpBias:
-    case TensorRole::kSharedUp: return WriteUp(tensor, values);
-    case TensorRole::kFfnDown: return Add(tensor, "ffn_down.weight", dims, values);
-    case TensorRole::kFfnDownBias: return Add(tensor, "ffn_down.bias", dims, values);
-    case TensorRole::kRouter: return Add(tensor, "ffn_gate_inp.weight", dims, values);
-    case TensorRole::kRouterBias: return Add(tensor, "ffn_gate_inp.bias", dims, values);
-    case TensorRole::kRouterSelectionBias: return Add(tensor, "exp_probs_b.bias", dims, values);
+    case TensorRole::kSharedUp:
+      return WriteUp(tensor, values);
+    case TensorRole::kFfnDown:
+      return Add(tensor, "ffn_down.weight", dims, values);
+    case TensorRole::kFfnDownBias:
+      return Add(tensor, "ffn_down.bias", dims, values);
+    case TensorRole::kRouter:
+      return Add(tensor, "ffn_gate_inp.weight", dims, values);
+    case TensorRole::kRouterBias:
+      return Add(tensor, "ffn_gate_inp.bias", dims, values);
+    case TensorRole::kRouterSelectionBias:
+      return Add(tensor, "exp_probs_b.bias", dims, values);
     case TensorRole::kExpertUp:
-    case TensorRole::kExpertUpBias: return WriteExpertUp(tensor, values);
-    case TensorRole::kExpertDown: return WriteExpertDown(tensor, values);
-    case TensorRole::kExpertDownBias: return Add(tensor, "ffn_down_exps.bias", dims, values);
-    case TensorRole::kSharedDown: return Add(tensor, "ffn_down_shexp.weight", dims, values);
-    case TensorRole::kSharedGate: return Add(tensor, "ffn_gate_inp_shexp.weight", {tensor.dims[1]}, values);
-    default: return WriteNorm(tensor, values);
+    case TensorRole::kExpertUpBias:
+      return WriteExpertUp(tensor, values);
+    case TensorRole::kExpertDown:
+      return WriteExpertDown(tensor, values);
+    case TensorRole::kExpertDownBias:
+      return Add(tensor, "ffn_down_exps.bias", dims, values);
+    case TensorRole::kSharedDown:
+      return Add(tensor, "ffn_down_shexp.weight", dims, values);
+    case TensorRole::kSharedGate:
+      return Add(tensor, "ffn_gate_inp_shexp.weight", {tensor.dims[1]}, values);
+    default:
+      return WriteNorm(tensor, values);
   }
 }
 

@@ -12,7 +12,7 @@
 namespace linnet::test {
 
 struct GgufVariant {
-  bool absorbed_latent = true;    // MLA as attn_k_b and attn_v_b (files since 2025), else as attn_kv_b
+  bool absorbed_latent = true;     // MLA as attn_k_b and attn_v_b (files since 2025), else as attn_kv_b
   bool one_tensor_experts = true;  // ffn_up_exps, else a tensor for each expert (early 2024)
 };
 

@@ -1,12 +1,12 @@
 #include "tests/support/running_model.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <filesystem>
 #include <new>
 #include <stdexcept>
 #include <string>
-
-#include <unistd.h>
 
 #include "core/packed_weights.h"
 #include "tests/support/tiny_model.h"
@@ -21,7 +21,8 @@ void Require(const Status& status, const char* what, const Diagnostic& diagnosti
 std::string TemporaryPath() {
   static std::atomic<int> count = 0;
   return (std::filesystem::temp_directory_path() /
-          ("linnet_test_" + std::to_string(getpid()) + "_" + std::to_string(count++) + ".linnet")).string();
+          ("linnet_test_" + std::to_string(getpid()) + "_" + std::to_string(count++) + ".linnet"))
+      .string();
 }
 
 ops::ThreadPool MakePool(uint32_t n_threads) {
@@ -36,7 +37,8 @@ BuiltModel::BuiltModel(const ModelConfig& config, const formats::ConvertOptions&
   const std::string path = TemporaryPath();
   Diagnostic diagnostic;
   formats::ConvertReport report;
-  Require(formats::Convert(TinyCheckpoint(config, seed), options, path, {}, &report, &diagnostic), "convert", diagnostic);
+  Require(formats::Convert(TinyCheckpoint(config, seed), options, path, {}, &report, &diagnostic), "convert",
+          diagnostic);
   auto file = formats::ModelFile::Open(path, &diagnostic);
   std::filesystem::remove(path);  // the mapping stays
   Require(file.status(), "open", diagnostic);
@@ -70,7 +72,8 @@ std::vector<float> RunningModel::AllLogits(std::span<const int32_t> ids) {
   const LogitsSink sink = {.function =
                                [](void* opaque, uint32_t first_pos, const float* logits, uint32_t n_rows) {
                                  const auto* c = static_cast<Context*>(opaque);
-                                 std::copy(logits, logits + n_rows * c->vocab_size, c->all->data() + first_pos * c->vocab_size);
+                                 std::copy(logits, logits + n_rows * c->vocab_size,
+                                           c->all->data() + first_pos * c->vocab_size);
                                },
                            .context = &context,
                            .from_pos = 0};

@@ -1,4 +1,5 @@
-// Falcon: multi-query or grouped fused q, k, v; parallel blocks with one norm or two.
+// Falcon: multi-query or grouped fused q, k, v; parallel blocks with one norm or two. BLOOM, its ancestor: a norm
+// behind the embedding, linear biases (ALiBi) instead of rotation.
 #include "formats/huggingface/families/common.h"
 
 namespace linnet::formats {
@@ -75,7 +76,39 @@ void ReadFalcon(ConfigReader& reader, ModelConfig* config) {
   AddLayers(*config, block);
 }
 
-constexpr Family kFamilies[] = {{"falcon", ReadFalcon, &kNames}};
+constexpr WeightPattern kBloomGlobals[] = {
+    {TensorRole::kEmbeddingNormGain, PartKind::kAll, "{base}word_embeddings_layernorm.weight"},
+    {TensorRole::kEmbeddingNormBias, PartKind::kAll, "{base}word_embeddings_layernorm.bias"},
+};
+constexpr std::span<const WeightPattern> kBloomTables[] = {kBloomGlobals, kPatterns};
+constexpr WeightNames kBloomNames = {kBases, kBloomTables};
+
+void ReadBloom(ConfigReader& reader, ModelConfig* config) {
+  BlockSpec block;
+  const char* const model_dim = reader.Either({"hidden_size", "n_embed"});
+  const char* const n_layers = reader.Either({"num_hidden_layers", "n_layer"});
+  const char* const n_heads = reader.Either({"num_attention_heads", "n_head"});
+  // No arithmetic depends on the length; published files keep the trained one as seq_length.
+  ReadSizes(reader, {250880, 64, 2, 2048, true}, config, {model_dim, n_layers, "seq_length"});
+  ReadHeads(reader, {8, 0, 0}, *config, &block.attention, {n_heads, nullptr, nullptr});
+  block.attention.alibi = true;
+  block.norm = LayerNorm(reader, 1e-5, "layer_norm_epsilon");
+  config->embedding_norm = config->final_norm = block.norm;
+  block.attention.qkv_bias = block.attention.out_bias = true;
+  block.ffn.gated = false;
+  block.ffn.up_bias = block.ffn.down_bias = true;
+  block.ffn.activation = Activation::kGeluTanh;
+  const uint32_t wide = config->model_dim <= kMaxDim ? 4 * config->model_dim : config->model_dim;
+  block.ffn.ffn_dim = reader.Positive("n_inner", wide);
+  if (block.ffn.ffn_dim != wide) reader.Refuse("n_inner", "4 * hidden_size");
+  reader.Expect("apply_residual_connection_post_layernorm", {"false"});
+  // How training and transformers' own kernels round and fuse.
+  reader.Ignore({"slow_but_exact", "attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion",
+                 "offset_alibi", "skip_bias_add", "skip_bias_add_qkv"});
+  AddLayers(*config, block);
+}
+
+constexpr Family kFamilies[] = {{"falcon", ReadFalcon, &kNames}, {"bloom", ReadBloom, &kBloomNames}};
 
 }  // namespace
 

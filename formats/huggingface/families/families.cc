@@ -6,8 +6,8 @@ namespace linnet::formats {
 namespace {
 
 using Table = std::span<const Family> (*)();
-constexpr Table kTables[] = {LlamaFamilies, GptFamilies,     PhiFamilies,     FalconFamilies,
-                             GemmaFamilies, MixtureFamilies, DeepSeekFamilies};
+constexpr Table kTables[] = {LlamaFamilies, GptFamilies,     PhiFamilies,      FalconFamilies,
+                             GemmaFamilies, MixtureFamilies, DeepSeekFamilies, CohereFamilies};
 
 std::string JoinNames() {
   std::string names;

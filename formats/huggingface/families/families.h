@@ -31,6 +31,7 @@ std::span<const Family> FalconFamilies();
 std::span<const Family> GemmaFamilies();
 std::span<const Family> MixtureFamilies();
 std::span<const Family> DeepSeekFamilies();
+std::span<const Family> CohereFamilies();
 
 }  // namespace linnet::formats
 

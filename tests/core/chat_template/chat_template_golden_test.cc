@@ -61,8 +61,9 @@ TEST_SUITE("chat template goldens") {
       CAPTURE(context);
       std::string out;
       Diagnostic diagnostic;
-      const Status status = RenderGolden(*ReadFile(kFolder + "templates/" + name),
-                                         Json::parse(*ReadFile(kFolder + "contexts/" + context + ".json")), &out, &diagnostic);
+      const Status status =
+          RenderGolden(*ReadFile(kFolder + "templates/" + name),
+                       Json::parse(*ReadFile(kFolder + "contexts/" + context + ".json")), &out, &diagnostic);
       const std::string found = diagnostic.text();
       CAPTURE(found);
       if (golden.contains("expected")) {

@@ -17,7 +17,8 @@ Outcome Run(const std::string& text, const std::vector<ChatMessage>& messages = 
   Outcome outcome;
   Diagnostic diagnostic;
   const auto chat_template = ChatTemplate::Parse(text, "<s>", "</s>", &diagnostic);
-  outcome.status = chat_template.ok() ? chat_template->Render(messages, options, &outcome.text, &diagnostic) : chat_template.status();
+  outcome.status = chat_template.ok() ? chat_template->Render(messages, options, &outcome.text, &diagnostic)
+                                      : chat_template.status();
   outcome.diagnostic = diagnostic.text();
   return outcome;
 }
@@ -88,10 +89,32 @@ TEST_SUITE("chat template") {
     CheckRefused("{% include 'x' %}", StatusCode::kUnsupported);
     CheckRefused("{% import 'x' as y %}", StatusCode::kUnsupported);
     CheckRefused("{% for x in y recursive %}{% endfor %}", StatusCode::kUnsupported);
-    for (const char* text : {"{{", "{%", "{#", "{{ 'a", "{{ a", "{% if a %}", "{% for x in a %}", "{% raw %}", "{% endif %}", "{{ a b }}",
-                             "{{ (a }}", "{{ [a }}", "{{ a[ }}", "{{ a. }}", "{{ a | }}", "{{ a is }}", "{{ {a} }}", "{{ @ }}", "{{ 1e999 }}",
-                             "{{ 99999999999999999999 }}", "{% set a.b.c = 1 %}", "{% macro %}", "{% call x %}{% endcall %}", "{% break %}",
-                             "{{ f(a=1, 2) }}", "{{ a[1:2:3:4] }}"}) {
+    for (const char* text : {"{{",
+                             "{%",
+                             "{#",
+                             "{{ 'a",
+                             "{{ a",
+                             "{% if a %}",
+                             "{% for x in a %}",
+                             "{% raw %}",
+                             "{% endif %}",
+                             "{{ a b }}",
+                             "{{ (a }}",
+                             "{{ [a }}",
+                             "{{ a[ }}",
+                             "{{ a. }}",
+                             "{{ a | }}",
+                             "{{ a is }}",
+                             "{{ {a} }}",
+                             "{{ @ }}",
+                             "{{ 1e999 }}",
+                             "{{ 99999999999999999999 }}",
+                             "{% set a.b.c = 1 %}",
+                             "{% macro %}",
+                             "{% call x %}{% endcall %}",
+                             "{% break %}",
+                             "{{ f(a=1, 2) }}",
+                             "{{ a[1:2:3:4] }}"}) {
       const std::string shown = text;
       CAPTURE(shown);
       CHECK(!Run(text).status.ok());
@@ -129,11 +152,17 @@ TEST_SUITE("chat template") {
   }
 
   TEST_CASE("Render: values that grow without end are stopped") {
-    CheckRefused("{% set ns = namespace(s='x') %}{% for i in range(100) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s }}");
-    CheckRefused("{% set ns = namespace(s=[1]) %}{% for i in range(100) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}");
-    CheckRefused("{% set ns = namespace(s=[1]) %}{% for i in range(100) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s | tojson }}");
+    CheckRefused(
+        "{% set ns = namespace(s='x') %}{% for i in range(100) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s }}");
+    CheckRefused(
+        "{% set ns = namespace(s=[1]) %}{% for i in range(100) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}");
+    CheckRefused(
+        "{% set ns = namespace(s=[1]) %}{% for i in range(100) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s | "
+        "tojson }}");
     CheckRefused("{% set ns = namespace(s=[1]) %}{% for i in range(90000) %}{% set ns.s = [ns.s] %}{% endfor %}x");
-    CheckRefused("{% set ns = namespace(s=1) %}{% for i in range(90000) %}{% for x in [ns.s, 2] %}{% set ns.s = loop %}{% endfor %}{% endfor %}");
+    CheckRefused(
+        "{% set ns = namespace(s=1) %}{% for i in range(90000) %}{% for x in [ns.s, 2] %}{% set ns.s = loop %}{% "
+        "endfor %}{% endfor %}");
     CheckRefused("{{ 'a' * 10**12 }}");
     CheckRefused("{{ [1] * 10**12 }}");
     CheckRefused("{{ ('a' * 10**8) | length }}{{ ('a' * 10**8) | length }}{{ ('a' * 10**8) | length }}");
@@ -155,12 +184,15 @@ TEST_SUITE("chat template") {
   }
 
   TEST_CASE("Render: what contains itself neither hangs nor leaks") {
-    CHECK(Run("{% set ns = namespace() %}{% set ns.a = ns %}{% set ns.b = [ns, {'k': ns}] %}{{ ns.b == ns.b }}{{ ns.a == ns }}").text ==
-          "TrueTrue");
-    CHECK(Run("{% set ns = namespace() %}{% for x in [1, 2] %}{{ loop.changed(loop) }}{% set ns.l = loop %}{% endfor %}{{ ns.l.index }}").text ==
-          "TrueFalse2");
-    CHECK(Run("{% set ns = namespace() %}{% for x in [1] %}{% macro m() %}{{ x }}!{% endmacro %}{% set ns.m = m %}{{ m() }}{% endfor %}{{ ns.m() }}").text ==
-          "1!!");
+    CHECK(Run("{% set ns = namespace() %}{% set ns.a = ns %}{% set ns.b = [ns, {'k': ns}] %}{{ ns.b == ns.b }}{{ ns.a "
+              "== ns }}")
+              .text == "TrueTrue");
+    CHECK(Run("{% set ns = namespace() %}{% for x in [1, 2] %}{{ loop.changed(loop) }}{% set ns.l = loop %}{% endfor "
+              "%}{{ ns.l.index }}")
+              .text == "TrueFalse2");
+    CHECK(Run("{% set ns = namespace() %}{% for x in [1] %}{% macro m() %}{{ x }}!{% endmacro %}{% set ns.m = m %}{{ "
+              "m() }}{% endfor %}{{ ns.m() }}")
+              .text == "1!!");
     CHECK(Run("{{ (-9223372036854775807 - 1) % -1 }}").text == "0");
   }
 }

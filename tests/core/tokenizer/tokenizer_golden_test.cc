@@ -43,7 +43,8 @@ void CheckFile(const std::filesystem::path& path) {
     CAPTURE(text);
     const std::vector<int32_t> ids = example["ids"];
     CHECK(loaded.Encode(text, {.parse_special = true}) == ids);
-    CHECK(loaded.Encode(text, {.add_special = true, .parse_special = true}) == example["special_ids"].get<std::vector<int32_t>>());
+    CHECK(loaded.Encode(text, {.add_special = true, .parse_special = true}) ==
+          example["special_ids"].get<std::vector<int32_t>>());
     CHECK(loaded.tokenizer->Decode(ids, false) == example["decoded"].get<std::string>());
     CHECK(loaded.tokenizer->Decode(ids, true) == example["decoded_skip"].get<std::string>());
     CheckStream(*loaded.tokenizer, ids, example["decoded"]);

@@ -138,7 +138,8 @@ TEST_SUITE("tokenizer section") {
         auto tokenizer = Tokenizer::Create(std::move(view).value(), &diagnostic);
         if (!tokenizer.ok()) continue;
         std::vector<int32_t> ids;
-        const Status status = tokenizer->Encode("Hello wor\xc3\xa9ld <s> 123 \xe6\x88\x91", {.add_special = true, .parse_special = true}, &ids);
+        const Status status = tokenizer->Encode("Hello wor\xc3\xa9ld <s> 123 \xe6\x88\x91",
+                                                {.add_special = true, .parse_special = true}, &ids);
         if (!status.ok()) continue;
         for (int32_t id : ids) CHECK(tokenizer->view().HasToken(id));
         CHECK(IsValidUtf8(tokenizer->Decode(ids, false)));

@@ -71,7 +71,8 @@ TokenizerSpec ScoredSpec() {
     add(text, TokenType::kByte, 0);
   }
   float score = -1;
-  for (const char* text : {"\xe2\x96\x81t", "er", "in", "\xe2\x96\x81th", "the", "\xe2\x96\x81", "t", "h", "e", "r", "i", "n"}) {
+  for (const char* text :
+       {"\xe2\x96\x81t", "er", "in", "\xe2\x96\x81th", "the", "\xe2\x96\x81", "t", "h", "e", "r", "i", "n"}) {
     add(text, TokenType::kNormal, score--);
   }
   DecoderStep replace, bytes, fuse, strip;
@@ -159,7 +160,7 @@ TEST_SUITE("tokenizer") {
   TEST_CASE("Encode: by score, unknown characters fall back to bytes and text forges no control token") {
     const LoadedTokenizer loaded = Load(ScoredSpec());
     const int32_t first = 258;
-    CHECK(loaded.Encode("the") == std::vector<int32_t>{first + 3, first + 8});      // "_t" + "h" = "_th", then "e"
+    CHECK(loaded.Encode("the") == std::vector<int32_t>{first + 3, first + 8});  // "_t" + "h" = "_th", then "e"
     CHECK(loaded.Encode("\xc3\xa9") == std::vector<int32_t>{first + 5, 2 + 0xc3, 2 + 0xa9});
     const auto forged = loaded.Encode("<s>");
     CHECK(std::find(forged.begin(), forged.end(), 1) == forged.end());
@@ -175,7 +176,8 @@ TEST_SUITE("tokenizer") {
 
   TEST_CASE("StreamDecoder: whole code points only, incomplete ones held back, the rest flushed") {
     const LoadedTokenizer loaded = Load(ByteLevelSpec());
-    CHECK(Stream(*loaded.tokenizer, {0xe2, 0x82, 0xac, 'x'}, {}) == std::vector<std::string>{"", "", "\xe2\x82\xac", "x", ""});
+    CHECK(Stream(*loaded.tokenizer, {0xe2, 0x82, 0xac, 'x'}, {}) ==
+          std::vector<std::string>{"", "", "\xe2\x82\xac", "x", ""});
     CHECK(Stream(*loaded.tokenizer, {260, 0x99, 0x82}, {}) == std::vector<std::string>{"", "", "\xf0\x9f\x99\x82", ""});
     CHECK(Stream(*loaded.tokenizer, {0xe2, 0x82, 'x'}, {}) == std::vector<std::string>{"", "", "\xef\xbf\xbdx", ""});
     CHECK(Stream(*loaded.tokenizer, {0xe2, 0x82}, {}) == std::vector<std::string>{"", "", "\xef\xbf\xbd"});

@@ -48,7 +48,8 @@ std::vector<std::vector<int32_t>> ReadIds(const std::string& path) {
 void CheckVectors(const LoadedTokenizer& loaded, const std::string& inputs, const std::string& outputs) {
   const auto pieces = ReadPieces(kFolder + inputs);
   auto expected = ReadIds(kFolder + outputs);
-  if (expected.size() + 1 == pieces.size()) expected.emplace_back();  // some files leave out the line of the last, empty piece
+  if (expected.size() + 1 == pieces.size())
+    expected.emplace_back();  // some files leave out the line of the last, empty piece
   REQUIRE(pieces.size() == kPieceCount);
   REQUIRE(pieces.back().empty());
   REQUIRE(expected.size() == pieces.size());

@@ -1,5 +1,7 @@
 // Every architecture: a golden's weights, written as llama.cpp's converter would, read back as the Hugging Face
 // directory is: the same description, the same rows.
+#include "formats/gguf/architectures.h"
+
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -10,7 +12,6 @@
 
 #include "core/base/model_view.h"
 #include "core/rope_frequencies.h"
-#include "formats/gguf/architectures.h"
 #include "formats/gguf/checkpoint.h"
 #include "formats/huggingface/checkpoint.h"
 #include "tests/support/gguf_from_checkpoint.h"
@@ -96,8 +97,10 @@ bool IsGain(TensorRole role) {
     case TensorRole::kFfnNormGain:
     case TensorRole::kFfnPostNormGain:
     case TensorRole::kQNormGain:
-    case TensorRole::kKNormGain: return true;
-    default: return false;
+    case TensorRole::kKNormGain:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -149,7 +152,8 @@ TEST_CASE("OpenGgufCheckpoint: the goldens cover every architecture of the table
   for (const GgufArchitecture& architecture : GgufArchitectures()) {
     CAPTURE(std::string(architecture.name));
     bool covered = false;
-    for (const test::GgufGolden& golden : test::kGgufGoldens) covered = covered || std::string(golden.architecture) == architecture.name;
+    for (const test::GgufGolden& golden : test::kGgufGoldens)
+      covered = covered || std::string(golden.architecture) == architecture.name;
     CHECK(covered);
   }
 }

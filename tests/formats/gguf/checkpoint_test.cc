@@ -29,14 +29,14 @@ using Bytes = GgufWriter::Bytes;
 
 // A llama of 1 layer: model_dim 8, 2 heads of 4, 1 kv head, ffn_dim 6, 5 tokens. Tests change or leave out parts.
 struct TinyLlama {
-  std::map<std::string, uint32_t> numbers = {{"llama.block_count", 1},          {"llama.context_length", 16},
-                                             {"llama.embedding_length", 8},     {"llama.feed_forward_length", 6},
-                                             {"llama.attention.head_count", 2}, {"llama.attention.head_count_kv", 1},
-                                             {"llama.vocab_size", 5}};
+  std::map<std::string, uint32_t> numbers = {
+      {"llama.block_count", 1},         {"llama.context_length", 16},      {"llama.embedding_length", 8},
+      {"llama.feed_forward_length", 6}, {"llama.attention.head_count", 2}, {"llama.attention.head_count_kv", 1},
+      {"llama.vocab_size", 5}};
   std::map<std::string, std::vector<uint64_t>> tensors = {
-      {"token_embd.weight", {5, 8}},        {"output_norm.weight", {8}},          {"blk.0.attn_norm.weight", {8}},
-      {"blk.0.attn_q.weight", {8, 8}},      {"blk.0.attn_k.weight", {4, 8}},      {"blk.0.attn_v.weight", {4, 8}},
-      {"blk.0.attn_output.weight", {8, 8}}, {"blk.0.ffn_norm.weight", {8}},       {"blk.0.ffn_gate.weight", {6, 8}},
+      {"token_embd.weight", {5, 8}},        {"output_norm.weight", {8}},      {"blk.0.attn_norm.weight", {8}},
+      {"blk.0.attn_q.weight", {8, 8}},      {"blk.0.attn_k.weight", {4, 8}},  {"blk.0.attn_v.weight", {4, 8}},
+      {"blk.0.attn_output.weight", {8, 8}}, {"blk.0.ffn_norm.weight", {8}},   {"blk.0.ffn_gate.weight", {6, 8}},
       {"blk.0.ffn_up.weight", {6, 8}},      {"blk.0.ffn_down.weight", {8, 6}}};
   std::string architecture = "llama";
   std::map<std::string, std::string> texts;
@@ -238,8 +238,8 @@ TEST_CASE("OpenGgufCheckpoint: unknown architectures, keys and values are refuse
 
 TEST_CASE("OpenGgufCheckpoint: required keys, and sizes that cannot be") {
   const TinyLlama whole;
-  for (const char* key : {"llama.block_count", "llama.embedding_length", "llama.context_length",
-                          "llama.attention.head_count"}) {
+  for (const char* key :
+       {"llama.block_count", "llama.embedding_length", "llama.context_length", "llama.attention.head_count"}) {
     TinyLlama tiny = whole;
     tiny.numbers.erase(key);
     CheckRefused(tiny.Make(), StatusCode::kInvalidModel, std::string("metadata key \"") + key + "\" is missing");
@@ -289,8 +289,8 @@ class TemporaryFolder {
  private:
   static uintptr_t Unique() {
     static int anchor = 0;
-    return reinterpret_cast<uintptr_t>(&anchor) ^ static_cast<uintptr_t>(std::filesystem::hash_value(
-                                                      std::filesystem::current_path()));
+    return reinterpret_cast<uintptr_t>(&anchor) ^
+           static_cast<uintptr_t>(std::filesystem::hash_value(std::filesystem::current_path()));
   }
   std::filesystem::path path_;
 };
@@ -372,15 +372,22 @@ class Stories {
 std::vector<std::string> StoriesNames(const TensorRequirement& tensor) {
   const std::string layer = "model.layers." + std::to_string(tensor.layer) + ".";
   switch (tensor.role) {
-    case TensorRole::kTokenEmbedding: return {"model.embed_tokens.weight"};
-    case TensorRole::kFinalNormGain: return {"model.norm.weight"};
-    case TensorRole::kAttentionNormGain: return {layer + "input_layernorm.weight"};
-    case TensorRole::kFfnNormGain: return {layer + "post_attention_layernorm.weight"};
+    case TensorRole::kTokenEmbedding:
+      return {"model.embed_tokens.weight"};
+    case TensorRole::kFinalNormGain:
+      return {"model.norm.weight"};
+    case TensorRole::kAttentionNormGain:
+      return {layer + "input_layernorm.weight"};
+    case TensorRole::kFfnNormGain:
+      return {layer + "post_attention_layernorm.weight"};
     case TensorRole::kQkv:
       return {layer + "self_attn.q_proj.weight", layer + "self_attn.k_proj.weight", layer + "self_attn.v_proj.weight"};
-    case TensorRole::kAttentionOut: return {layer + "self_attn.o_proj.weight"};
-    case TensorRole::kFfnUp: return {layer + "mlp.gate_proj.weight", layer + "mlp.up_proj.weight"};
-    default: return {layer + "mlp.down_proj.weight"};
+    case TensorRole::kAttentionOut:
+      return {layer + "self_attn.o_proj.weight"};
+    case TensorRole::kFfnUp:
+      return {layer + "mlp.gate_proj.weight", layer + "mlp.up_proj.weight"};
+    default:
+      return {layer + "mlp.down_proj.weight"};
   }
 }
 

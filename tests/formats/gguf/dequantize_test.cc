@@ -28,13 +28,13 @@ struct Layout {
 
 const std::vector<Layout>& Layouts() {
   static const std::vector<Layout> layouts = {
-      {kGgmlQ4_0, {0}, 0x12d17296ccb75a6full},      {kGgmlQ4_1, {0, 2}, 0xf26c215347e6085dull},
-      {kGgmlQ5_0, {0}, 0xda7839890c4b28cdull},      {kGgmlQ5_1, {0, 2}, 0x5ee4514898462ef5ull},
-      {kGgmlQ8_0, {0}, 0xaf421f96be864febull},      {kGgmlQ2_K, {80, 82}, 0xb1e5939afd11da51ull},
-      {kGgmlQ3_K, {108}, 0xc5300e8d779e860full},    {kGgmlQ4_K, {0, 2}, 0x514e388e6fbef5b9ull},
-      {kGgmlQ5_K, {0, 2}, 0x999992ceb3c34c80ull},   {kGgmlQ6_K, {208}, 0x476bab3c9bddb134ull},
-      {kGgmlIQ4_NL, {0}, 0x6d07e241a009aa68ull},    {kGgmlIQ4_XS, {0}, 0x1fffb789d42f79e6ull},
-      {kGgmlTQ1_0, {52}, 0x18e87fb2f18c4dc6ull},    {kGgmlTQ2_0, {64}, 0xe8d0078d4eff0729ull},
+      {kGgmlQ4_0, {0}, 0x12d17296ccb75a6full},    {kGgmlQ4_1, {0, 2}, 0xf26c215347e6085dull},
+      {kGgmlQ5_0, {0}, 0xda7839890c4b28cdull},    {kGgmlQ5_1, {0, 2}, 0x5ee4514898462ef5ull},
+      {kGgmlQ8_0, {0}, 0xaf421f96be864febull},    {kGgmlQ2_K, {80, 82}, 0xb1e5939afd11da51ull},
+      {kGgmlQ3_K, {108}, 0xc5300e8d779e860full},  {kGgmlQ4_K, {0, 2}, 0x514e388e6fbef5b9ull},
+      {kGgmlQ5_K, {0, 2}, 0x999992ceb3c34c80ull}, {kGgmlQ6_K, {208}, 0x476bab3c9bddb134ull},
+      {kGgmlIQ4_NL, {0}, 0x6d07e241a009aa68ull},  {kGgmlIQ4_XS, {0}, 0x1fffb789d42f79e6ull},
+      {kGgmlTQ1_0, {52}, 0x18e87fb2f18c4dc6ull},  {kGgmlTQ2_0, {64}, 0xe8d0078d4eff0729ull},
       {kGgmlMXFP4, {}, 0x172926ff04d1b11eull},
   };
   return layouts;
@@ -96,13 +96,20 @@ Exact ReadSimple(uint32_t type, const uint8_t* b, size_t i) {
   static const int kIq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
   static const double kE2M1[16] = {0, .5, 1, 1.5, 2, 3, 4, 6, -0.0, -.5, -1, -1.5, -2, -3, -4, -6};
   switch (type) {
-    case kGgmlQ4_0: return {HalfAt(b, 0), nibble(2) - 8.0, 0};
-    case kGgmlQ4_1: return {HalfAt(b, 0), nibble(4) + 0.0, -HalfAt(b, 2)};
-    case kGgmlQ5_0: return {HalfAt(b, 0), nibble(6) + fifth(2) - 16.0, 0};
-    case kGgmlQ5_1: return {HalfAt(b, 0), nibble(8) + fifth(4) + 0.0, -HalfAt(b, 2)};
-    case kGgmlQ8_0: return {HalfAt(b, 0), static_cast<double>(static_cast<int8_t>(b[2 + i])), 0};
-    case kGgmlIQ4_NL: return {HalfAt(b, 0), static_cast<double>(kIq4[nibble(2)]), 0};
-    default: return {std::ldexp(1.0, b[0] - 127), kE2M1[nibble(1)], 0};  // MXFP4
+    case kGgmlQ4_0:
+      return {HalfAt(b, 0), nibble(2) - 8.0, 0};
+    case kGgmlQ4_1:
+      return {HalfAt(b, 0), nibble(4) + 0.0, -HalfAt(b, 2)};
+    case kGgmlQ5_0:
+      return {HalfAt(b, 0), nibble(6) + fifth(2) - 16.0, 0};
+    case kGgmlQ5_1:
+      return {HalfAt(b, 0), nibble(8) + fifth(4) + 0.0, -HalfAt(b, 2)};
+    case kGgmlQ8_0:
+      return {HalfAt(b, 0), static_cast<double>(static_cast<int8_t>(b[2 + i])), 0};
+    case kGgmlIQ4_NL:
+      return {HalfAt(b, 0), static_cast<double>(kIq4[nibble(2)]), 0};
+    default:
+      return {std::ldexp(1.0, b[0] - 127), kE2M1[nibble(1)], 0};  // MXFP4
   }
 }
 
@@ -146,7 +153,8 @@ Exact ReadSuper(uint32_t type, const uint8_t* b, size_t i) {
       const int byte = b[8 + group * 16 + lane % 16];
       return {HalfAt(b, 0) * (low + 16 * high - 32), kIq4[lane < 16 ? byte % 16 : byte / 16] + 0.0, 0};
     }
-    case kGgmlTQ2_0: return {HalfAt(b, 64), (b[i / 128 * 32 + lane] >> (in_half / 32 * 2)) % 4 - 1.0, 0};
+    case kGgmlTQ2_0:
+      return {HalfAt(b, 64), (b[i / 128 * 32 + lane] >> (in_half / 32 * 2)) % 4 - 1.0, 0};
     default: {  // TQ1_0: digit n of a byte is the n-th ternary digit of byte * 243 / 256, rounded up, from the top
       const size_t row = i < 160 ? i / 32 : i < 240 ? (i - 160) / 16 : (i - 240) / 4;
       const int byte = i < 160 ? b[i % 32] : i < 240 ? b[32 + (i - 160) % 16] : b[48 + (i - 240) % 4];
@@ -178,8 +186,8 @@ TEST_CASE("Dequantize: every type agrees with an f64 reading of its layout") {
     for (size_t i = 0; i < values.size(); ++i) {
       CAPTURE(i);
       const uint8_t* block = blocks.data() + i / type.block_size * type.block_bytes;
-      const Exact exact = type.block_size == 32 ? ReadSimple(type.number, block, i % 32)
-                                                : ReadSuper(type.number, block, i % 256);
+      const Exact exact =
+          type.block_size == 32 ? ReadSimple(type.number, block, i % 32) : ReadSuper(type.number, block, i % 256);
       const double product = exact.scale * exact.quant, expected = product - exact.minimum;
       if (std::fabs(expected) > std::numeric_limits<float>::max()) {
         CHECK(std::isinf(values[i]));

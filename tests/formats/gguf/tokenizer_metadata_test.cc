@@ -12,7 +12,10 @@ namespace {
 
 /// A byte-level vocabulary in small, in the byte-level alphabet (U+0120 is the space).
 struct ByteLevel {
-  std::vector<std::string_view> tokens = {"a", "\xc4\xa0", "\xc4\xa0" "a", "<|im_end|>", "<user>"};
+  std::vector<std::string_view> tokens = {"a", "\xc4\xa0",
+                                          "\xc4\xa0"
+                                          "a",
+                                          "<|im_end|>", "<user>"};
   std::vector<int32_t> types = {1, 1, 1, 3, 4};
   std::vector<std::string_view> merges = {"\xc4\xa0 a"};
 
@@ -28,7 +31,13 @@ struct ByteLevel {
 };
 
 struct Scored {
-  std::vector<std::string_view> tokens = {"<unk>", "<s>", "</s>", "<0x0A>", "\xe2\x96\x81" "a", "a"};
+  std::vector<std::string_view> tokens = {"<unk>",
+                                          "<s>",
+                                          "</s>",
+                                          "<0x0A>",
+                                          "\xe2\x96\x81"
+                                          "a",
+                                          "a"};
   std::vector<float> scores = {0, 0, 0, 0, -1, -2};
   std::vector<int32_t> types = {2, 3, 3, 6, 1, 1};
 

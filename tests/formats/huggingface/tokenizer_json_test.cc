@@ -20,12 +20,14 @@ struct Outcome {
 Outcome Read(const HuggingFaceFiles& files) {
   Outcome outcome;
   Diagnostic diagnostic;
-  outcome.status = ReadHuggingFaceTokenizer(files, &outcome.spec, &outcome.chat_template, &outcome.generation, &diagnostic);
+  outcome.status =
+      ReadHuggingFaceTokenizer(files, &outcome.spec, &outcome.chat_template, &outcome.generation, &diagnostic);
   outcome.diagnostic = diagnostic.text();
   return outcome;
 }
 
-const std::string kModel = R"("model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "<s>": 3, "</s>": 4}, "merges": ["a b"]})";
+const std::string kModel =
+    R"("model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "<s>": 3, "</s>": 4}, "merges": ["a b"]})";
 const std::string kFuse = R"("decoder": {"type": "Fuse"})";
 const std::string kAdded =
     R"("added_tokens": [{"id": 3, "content": "<s>", "special": true}, {"id": 4, "content": "</s>", "special": true}, {"id": 6, "content": "<u>"}])";
@@ -65,7 +67,8 @@ TEST_SUITE("huggingface tokenizer") {
     const std::string vocab = R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": )";
     CHECK(ReadJson(vocab + R"([["a", "b"]]}, )" + kFuse + "}").spec.merges == std::vector<TokenMerge>{{0, 1, 2}});
     CHECK(ReadJson(vocab + R"(["a b"]}, )" + kFuse + "}").spec.merges == std::vector<TokenMerge>{{0, 1, 2}});
-    for (const char* merges : {R"(["ab"])", R"(["a b b"])", R"([["a"]])", R"([["a", "b", "b"]])", R"([["a", 1]])", R"(["b a"])", R"(["a z"])"}) {
+    for (const char* merges : {R"(["ab"])", R"(["a b b"])", R"([["a"]])", R"([["a", "b", "b"]])", R"([["a", 1]])",
+                               R"(["b a"])", R"(["a z"])"}) {
       CheckRefused(vocab + merges + "}, " + kFuse + "}", StatusCode::kInvalidModel, "tokenizer.json");
     }
   }
@@ -73,7 +76,8 @@ TEST_SUITE("huggingface tokenizer") {
   TEST_CASE("tokenizer.json: unknown components are refused by their name") {
     const auto with = [](const std::string& component) { return "{" + kModel + "," + component + "}"; };
     CheckRefused(with(kFuse + R"(, "normalizer": {"type": "Precompiled"})"), StatusCode::kUnsupported, "Precompiled");
-    CheckRefused(with(kFuse + R"(, "pre_tokenizer": {"type": "UnicodeScripts"})"), StatusCode::kUnsupported, "UnicodeScripts");
+    CheckRefused(with(kFuse + R"(, "pre_tokenizer": {"type": "UnicodeScripts"})"), StatusCode::kUnsupported,
+                 "UnicodeScripts");
     CheckRefused(with(kFuse + R"(, "post_processor": {"type": "Foo"})"), StatusCode::kUnsupported, "Foo");
     CheckRefused(with(R"("decoder": {"type": "CTC"})"), StatusCode::kUnsupported, "CTC");
     CheckRefused(with(R"("decoder": null)"), StatusCode::kUnsupported, "decoder");
@@ -82,26 +86,38 @@ TEST_SUITE("huggingface tokenizer") {
     CheckRefused(with(kFuse + R"(, "pre_tokenizer": {"type": "Split", "pattern": {"String": "a"}, "behavior": "Odd"})"),
                  StatusCode::kUnsupported, "Odd");
     for (const char* type : {"Unigram", "WordPiece", "WordLevel"}) {
-      CheckRefused("{\"model\": {\"type\": \"" + std::string(type) + "\", \"vocab\": {\"a\": 0}}, " + kFuse + "}", StatusCode::kUnsupported, type);
+      CheckRefused("{\"model\": {\"type\": \"" + std::string(type) + "\", \"vocab\": {\"a\": 0}}, " + kFuse + "}",
+                   StatusCode::kUnsupported, type);
     }
     CheckRefused(R"({"model": {"type": "Unigram", "vocab": [["a", 0.5]]}})", StatusCode::kUnsupported, "Unigram");
-    CheckRefused(R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "end_of_word_suffix": "</w>"}})", StatusCode::kUnsupported, "</w>");
+    CheckRefused(R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "end_of_word_suffix": "</w>"}})",
+                 StatusCode::kUnsupported, "</w>");
   }
 
   TEST_CASE("tokenizer.json: malformed files are refused with what is wrong") {
     for (const char* text : {"", "[]", "null", "{", "{}", "{\"model\": 3}", "{\"model\": {}}", "\xff"}) {
       CheckRefused(text, StatusCode::kInvalidModel, "tokenizer.json");
     }
-    CheckRefused(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}}, "decoder": {"type": "Fuse"}})", StatusCode::kInvalidModel, "id 0");
-    CheckRefused(R"({"model": {"type": "BPE", "vocab": {"a": -1}}, "decoder": {"type": "Fuse"}})", StatusCode::kInvalidModel, "-1");
-    CheckRefused(R"({"model": {"type": "BPE", "vocab": {"a": 4000000}}, "decoder": {"type": "Fuse"}})", StatusCode::kInvalidModel, "4000000");
-    CheckRefused(R"({"model": {"type": "BPE", "vocab": {"a": "x"}}, "decoder": {"type": "Fuse"}})", StatusCode::kInvalidModel, "vocab");
-    CheckRefused("{" + kModel + "," + kFuse + R"(, "added_tokens": [{"content": "x"}]})", StatusCode::kInvalidModel, "added_tokens");
-    CheckRefused("{" + kModel + "," + kFuse + R"(, "added_tokens": [{"id": 5, "content": 5}]})", StatusCode::kInvalidModel, "content");
-    CheckRefused("{" + kModel + "," + kFuse + R"(, "pre_tokenizer": {"type": "Split", "behavior": "Isolated"}})", StatusCode::kInvalidModel, "pattern");
-    CheckRefused("{" + kModel + "," + kFuse + R"(, "normalizer": {"type": "Sequence", "normalizers": 3}})", StatusCode::kInvalidModel, "normalizers");
-    CheckRefused("{" + kModel + "," + kFuse + R"(, "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}]}})",
-                 StatusCode::kInvalidModel, "\"x\"");
+    CheckRefused(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}}, "decoder": {"type": "Fuse"}})",
+                 StatusCode::kInvalidModel, "id 0");
+    CheckRefused(R"({"model": {"type": "BPE", "vocab": {"a": -1}}, "decoder": {"type": "Fuse"}})",
+                 StatusCode::kInvalidModel, "-1");
+    CheckRefused(R"({"model": {"type": "BPE", "vocab": {"a": 4000000}}, "decoder": {"type": "Fuse"}})",
+                 StatusCode::kInvalidModel, "4000000");
+    CheckRefused(R"({"model": {"type": "BPE", "vocab": {"a": "x"}}, "decoder": {"type": "Fuse"}})",
+                 StatusCode::kInvalidModel, "vocab");
+    CheckRefused("{" + kModel + "," + kFuse + R"(, "added_tokens": [{"content": "x"}]})", StatusCode::kInvalidModel,
+                 "added_tokens");
+    CheckRefused("{" + kModel + "," + kFuse + R"(, "added_tokens": [{"id": 5, "content": 5}]})",
+                 StatusCode::kInvalidModel, "content");
+    CheckRefused("{" + kModel + "," + kFuse + R"(, "pre_tokenizer": {"type": "Split", "behavior": "Isolated"}})",
+                 StatusCode::kInvalidModel, "pattern");
+    CheckRefused("{" + kModel + "," + kFuse + R"(, "normalizer": {"type": "Sequence", "normalizers": 3}})",
+                 StatusCode::kInvalidModel, "normalizers");
+    CheckRefused(
+        "{" + kModel + "," + kFuse +
+            R"(, "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}]}})",
+        StatusCode::kInvalidModel, "\"x\"");
     CheckRefused("{" + kModel + "," + kFuse +
                      R"(, "post_processor": {"type": "RobertaProcessing", "cls": ["a", 99], "sep": ["b", 1]}})",
                  StatusCode::kInvalidModel, "99");
@@ -114,7 +130,8 @@ TEST_SUITE("huggingface tokenizer") {
     const std::string tokenizer = "{" + kModel + "," + kFuse + "," + kAdded + "}";
     HuggingFaceFiles files;
     files.tokenizer_json = tokenizer;
-    files.tokenizer_config_json = R"({"tokenizer_class": "LlamaTokenizer", "bos_token": {"content": "<s>"}, "eos_token": "</s>",
+    files.tokenizer_config_json =
+        R"({"tokenizer_class": "LlamaTokenizer", "bos_token": {"content": "<s>"}, "eos_token": "</s>",
         "add_bos_token": true, "chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}],
         "added_tokens_decoder": {"8": {"content": "<e>", "special": true}, "7": {"content": "<d>"}, "3": {"content": "<other>"}}})";
     files.special_tokens_map_json = R"({"pad_token": "<u>", "bos_token": "b"})";
@@ -133,7 +150,8 @@ TEST_SUITE("huggingface tokenizer") {
     CHECK(outcome.generation.end_ids == std::vector<int32_t>{4});
     files.chat_template_jinja = "J";
     CHECK(Read(files).chat_template == "J");
-    files.tokenizer_config_json = R"({"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "add_bos_token": true, "chat_template": "C"})";
+    files.tokenizer_config_json =
+        R"({"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "add_bos_token": true, "chat_template": "C"})";
     outcome = Read(files);
     CHECK(outcome.spec.prefix_ids.empty());  // that class goes by the post-processor alone
     CHECK(!outcome.generation.add_bos);
@@ -147,7 +165,8 @@ TEST_SUITE("huggingface tokenizer") {
     HuggingFaceFiles files;
     files.tokenizer_json = tokenizer;
     files.tokenizer_config_json = R"({"eos_token": "</s>"})";
-    files.generation_config_json = R"({"eos_token_id": [1, 2, 1], "temperature": 0.5, "top_k": 20, "top_p": 0.25, "repetition_penalty": 1.5})";
+    files.generation_config_json =
+        R"({"eos_token_id": [1, 2, 1], "temperature": 0.5, "top_k": 20, "top_p": 0.25, "repetition_penalty": 1.5})";
     files.config_json = R"({"eos_token_id": 0, "bos_token_id": 3})";
     Outcome outcome = Read(files);
     REQUIRE(outcome.status.ok());
