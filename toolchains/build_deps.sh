@@ -152,7 +152,6 @@ build_fp16() { install_headers "$1/include" "$STAGE/include"; }
 build_nlohmann-json() { install_headers "$1/single_include/nlohmann" "$STAGE/include/nlohmann"; }
 build_cli11() { install_headers "$1/include/CLI" "$STAGE/include/CLI"; }
 build_doctest() { install -D -m 644 "$1/doctest/doctest.h" "$STAGE/include/doctest/doctest.h"; }
-build_minja() { install_headers "$1/usr/include/minja" "$STAGE/include/minja"; }
 
 build_tools() {
   cmake_build flatc "$1" "$WORK/flatc" -DFLATBUFFERS_BUILD_TESTS=OFF -DFLATBUFFERS_BUILD_FLATC=ON \
@@ -190,7 +189,7 @@ keep_licences() {
 
 build_all() {
   # What the others need comes first, the longest last.
-  local order=(fxdiv fp16 nlohmann-json cli11 doctest minja pthreadpool cpuinfo highway flatbuffers pcre2 utf8proc xnnpack)
+  local order=(fxdiv fp16 nlohmann-json cli11 doctest pthreadpool cpuinfo highway flatbuffers pcre2 utf8proc xnnpack)
   local name missing
   missing=$(comm -3 <(printf '%s\n' "${order[@]}" | sort) <(lock_entries | awk '{ print $1 }' | sort) | xargs)
   [[ -z $missing ]] || fail "$LOCK_FILE: expected the dependencies that build_deps.sh builds, found a difference: $missing"

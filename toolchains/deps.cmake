@@ -2,7 +2,7 @@
 # project(). Reads LINNET_TARGET (set by a toolchain file; default: this machine) and LINNET_SANITIZE.
 #
 #   deps::xnnpack deps::pthreadpool deps::cpuinfo deps::hwy deps::flatbuffers deps::pcre2 deps::utf8proc   static libraries
-#   deps::json deps::cli11 deps::doctest deps::minja deps::fp16                                          headers only
+#   deps::json deps::cli11 deps::doctest deps::fp16                                                      headers only
 #   deps::xnnpack_internal   XNNPACK's private headers, to name the kernels that it chose
 #   deps::versions           the generated linnet_versions.h
 #   LINNET_FLATC             the FlatBuffers compiler, for this machine
@@ -93,8 +93,6 @@ linnet_deps_headers(fp16)
 linnet_deps_headers(json)
 linnet_deps_headers(cli11)
 linnet_deps_headers(doctest)
-linnet_deps_headers(minja)
-target_link_libraries(deps::minja INTERFACE deps::json)
 
 # linnet_versions.h: the names and versions of the lock, for `linnet --version`.
 function(linnet_deps_versions)
