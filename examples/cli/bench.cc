@@ -21,7 +21,7 @@ namespace {
 
 struct Options {
   RunOptions run;
-  uint32_t prompt_tokens = 512;
+  std::vector<uint32_t> prompt_tokens = {512};
   uint32_t generated_tokens = 128;
   std::vector<uint32_t> threads;
   std::vector<uint32_t> depths = {0};
@@ -105,7 +105,9 @@ Result<Measured> Measure(Session& session, std::span<const int32_t> ids, const T
 std::vector<Test> MakeTests(const Options& options) {
   std::vector<Test> tests;
   for (const uint32_t depth : options.depths) {
-    if (options.prompt_tokens != 0) tests.push_back({false, options.prompt_tokens, depth});
+    for (const uint32_t tokens : options.prompt_tokens) {
+      if (tokens != 0) tests.push_back({false, tokens, depth});
+    }
     if (options.generated_tokens != 0) tests.push_back({true, options.generated_tokens, depth});
   }
   return tests;
@@ -156,7 +158,7 @@ void ReportLoad(const Options& options, const LoadFigures& load, uint32_t thread
     return;
   }
   PrintFormat("\nload %.1f ms, first token after another %.1f ms (prompt of %u)\n", load.load_ms, load.first_token_ms,
-              std::max(options.prompt_tokens, 1u));
+              std::max(options.prompt_tokens.front(), 1u));
   PrintFormat("memory: peak %s, planned %s (packed weights %s)\n", HumanBytes(load.peak_rss_bytes).c_str(),
               HumanBytes(load.memory.Total()).c_str(), load.packed_mapped ? "mapped" : "in anonymous memory");
   PrintFormat("memory is read at %.2f GB/s by %u threads (spread %.1f %%)\n", bandwidth.bytes_per_s * 1e-9,
@@ -186,7 +188,7 @@ Status BenchThreads(const Options& options, const std::vector<Test>& tests, uint
   }
   const std::vector<int32_t> ids = RandomIds(static_cast<size_t>(NeededContext(tests)), model.config().vocab_size);
   LINNET_ASSIGN_OR_RETURN(load->memory, MakeMemoryReport(session.plan(), model.file(), diagnostic));
-  LINNET_ASSIGN_OR_RETURN(load->first_token_ms, FirstTokenMs(session, ids, options.prompt_tokens));
+  LINNET_ASSIGN_OR_RETURN(load->first_token_ms, FirstTokenMs(session, ids, options.prompt_tokens.front()));
   load->load_ms = model.load_seconds() * 1e3;
   load->packed_mapped = model.packed_mapped();
   Progress progress("bench");
@@ -228,9 +230,8 @@ void AddBench(CommandSet& commands) {
   AddRunOptionsWithoutThreads(command, &options->run);
   AddNumberList(command, "-t,--threads", 1, kMaxThreads, &options->threads,
                 "Thread counts to measure (default: the fast cores that this process may use)");
-  command
-      ->add_option("-p,--prompt-tokens", options->prompt_tokens, "Tokens of the prefill test; 0: none (default: 512)")
-      ->check(CLI::Range(0u, kMaxContext));
+  AddNumberList(command, "-p,--prompt-tokens", 0, kMaxContext, &options->prompt_tokens,
+                "Tokens of the prefill tests; 0: none (default: 512)");
   command->add_option("-n,--tokens", options->generated_tokens, "Tokens of the decode test; 0: none (default: 128)")
       ->check(CLI::Range(0u, kMaxContext));
   AddNumberList(command, "--depth", 0, kMaxContext, &options->depths,

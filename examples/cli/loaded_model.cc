@@ -75,6 +75,8 @@ Result<LoadedModel> LoadedModel::Load(const RunOptions& options, uint32_t logit_
     return session.status();
   }
   state->session.emplace(std::move(session).value());
+  // Creating operators reads every block's scale where the model file is mapped; no step will again.
+  if (state->file.mapping() != nullptr) state->file.mapping()->DropPages(0, state->file.file_bytes());
   state->load_seconds = platform::SecondsSince(start_ns);
   return LoadedModel(std::move(state));
 }

@@ -270,6 +270,30 @@ TEST_SUITE("core") {
     }
   }
 
+  TEST_CASE("Session: rings give the bits of a full cache before, at and after the window's edge and the wrap") {
+    const ModelConfig config = TinyConfig({.n_layers = 3, .context_length = 256, .window = 8});
+    const BuiltModel model(config);
+    const std::vector<int32_t> ids = SomeIds(200, 96);
+    // One chunk for all: its ring holds every position, so that nothing wraps.
+    RunningModel full(model.view(), {.context_tokens = 256, .chunk_tokens = 256, .logit_rows = 8});
+    const std::vector<float> expected = full.AllLogits(ids);
+    const auto reference = testing::RunReference(config, testing::WeightsOf(model.view()), ids);
+    CHECK(LargestDifference(expected, reference.logits) < 5e-5f);
+    for (const uint32_t chunk : {1u, 16u}) {
+      CAPTURE(chunk);
+      RunningModel ring(model.view(), {.context_tokens = 256, .chunk_tokens = chunk});
+      uint32_t smallest = 256;
+      for (const ops::KvLayout& layout : ring.plan().kv) smallest = std::min(smallest, layout.shape.capacity);
+      REQUIRE(smallest == 64);  // 200 positions go three times around
+      const std::vector<float> found = ring.AllLogits(ids);
+      for (const size_t pos : {0u, 6u, 7u, 8u, 9u, 63u, 64u, 65u, 71u, 72u, 127u, 128u, 199u}) {
+        CAPTURE(pos);
+        CHECK(std::memcmp(found.data() + pos * 96, expected.data() + pos * 96, 96 * sizeof(float)) == 0);
+      }
+      CHECK(std::memcmp(found.data(), expected.data(), expected.size() * sizeof(float)) == 0);
+    }
+  }
+
   TEST_CASE("Session: a ring that no longer holds the window refuses to rewind") {
     const BuiltModel model(TinyConfig({.n_layers = 2, .window = 8}));
     RunningModel running(model.view(), {.context_tokens = 256, .chunk_tokens = 16});
