@@ -1,5 +1,6 @@
 #include "core/packed_weights.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/base/checked.h"
@@ -9,7 +10,7 @@ namespace linnet {
 namespace {
 
 constexpr char kMagic[8] = {'L', 'N', 'T', 'P', 'A', 'C', 'K', '1'};
-constexpr uint32_t kVersion = 1;  // raised when XNNPACK's version or this layout changes in a way seeds do not show
+constexpr uint32_t kVersion = 2;  // raised when XNNPACK's version or this layout changes in a way seeds do not show
 
 // The seeds follow the header, then the matrices.
 struct Header {
@@ -19,7 +20,8 @@ struct Header {
   uint8_t content_hash[32];
   uint8_t fingerprint[16];
   uint64_t total_bytes;
-  uint8_t reserved[56];
+  uint64_t checksum;  // of the seeds and of samples of the matrices: see Checksum
+  uint8_t reserved[48];
 };
 static_assert(sizeof(Header) == 128);
 
@@ -99,7 +101,29 @@ const float* BiasPointer(const ModelView& model, const PackedMatrix& matrix) {
   return bias.f32() + (bias.rank == 1 ? 0 : matrix.group * bias.columns());
 }
 
-Header MakeHeader(const ModelView& model, const PackedLayout& layout) {
+// FNV-1a over 8-byte words of the seeds and of one page in every 512 KiB (and the last). It finds files that were cut,
+// torn or overwritten in larger pieces at the price of a few hundred page faults; a hash of everything would read all
+// weights at every start.
+uint64_t Checksum(const PackedLayout& layout, std::span<const std::byte> region) {
+  constexpr size_t kPage = 4096, kStride = size_t{512} << 10;
+  uint64_t sum = 0xcbf29ce484222325u;
+  const auto add = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i + sizeof(uint64_t) <= end; i += sizeof(uint64_t)) {
+      uint64_t word;
+      std::memcpy(&word, region.data() + i, sizeof(word));
+      sum = (sum ^ word) * 0x100000001b3u;
+    }
+  };
+  const size_t seeds_end = sizeof(Header) + AlignUp(layout.matrices.size() * sizeof(uint32_t), sizeof(uint64_t));
+  add(sizeof(Header), std::min(seeds_end, region.size()));
+  for (size_t begin = seeds_end; begin < region.size(); begin += kStride) {
+    add(begin, std::min(begin + kPage, region.size()));
+  }
+  add(region.size() - std::min(region.size() - sizeof(Header), kPage), region.size());
+  return sum;
+}
+
+Header MakeHeader(const ModelView& model, const PackedLayout& layout, std::span<const std::byte> region) {
   Header header = {};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.version = kVersion;
@@ -107,6 +131,7 @@ Header MakeHeader(const ModelView& model, const PackedLayout& layout) {
   std::memcpy(header.content_hash, model.content_hash.data(), sizeof(header.content_hash));
   std::memcpy(header.fingerprint, layout.fingerprint.data(), sizeof(header.fingerprint));
   header.total_bytes = layout.total_bytes;
+  header.checksum = Checksum(layout, region);
   return header;
 }
 
@@ -157,16 +182,18 @@ Status PackWeights(const ModelView& model, const PackedLayout& layout, std::span
       return {StatusCode::kCancelled, "packing was stopped"};
     }
   }
-  const Header header = MakeHeader(model, layout);
+  const Header header = MakeHeader(model, layout, region);
   std::memcpy(region.data(), &header, sizeof(header));
   return Status::Ok();
 }
 
 Result<std::span<const uint32_t>> OpenPackedWeights(const ModelView& model, const PackedLayout& layout,
                                                     std::span<const std::byte> region) {
-  const Header expected = MakeHeader(model, layout);
-  if (region.size() != layout.total_bytes || std::memcmp(region.data(), &expected, sizeof(expected)) != 0) {
-    return Status(StatusCode::kInvalidModel, "packed weights are of another model, CPU or version");
+  constexpr const char* kMismatch = "packed weights are damaged, or of another model, CPU or version";
+  if (region.size() != layout.total_bytes) return Status(StatusCode::kInvalidModel, kMismatch);
+  const Header expected = MakeHeader(model, layout, region);
+  if (std::memcmp(region.data(), &expected, sizeof(expected)) != 0) {
+    return Status(StatusCode::kInvalidModel, kMismatch);
   }
   const auto* seeds = reinterpret_cast<const uint32_t*>(region.data() + sizeof(Header));
   return std::span<const uint32_t>(seeds, layout.matrices.size());

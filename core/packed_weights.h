@@ -48,8 +48,9 @@ Status PackWeights(const ModelView& model, const PackedLayout& layout, std::span
                    PackProgress progress);
 
 /// Checks that `region` was packed from this model for kernels of this layout, and returns the kernels' seeds, one a
-/// matrix. Nothing else of the region is interpreted: offsets and sizes come from `layout`.
-/// Errors: kInvalidModel where it is truncated, of another model, CPU or version; the caller packs anew.
+/// matrix. Nothing else of the region is interpreted: offsets and sizes come from `layout`. Samples of the matrices are
+/// compared with a checksum (a page in every 512 KiB); a single changed byte elsewhere is not found.
+/// Errors: kInvalidModel where it is truncated, damaged, of another model, CPU or version; the caller packs anew.
 Result<std::span<const uint32_t>> OpenPackedWeights(const ModelView& model, const PackedLayout& layout,
                                                     std::span<const std::byte> region);
 

@@ -1,5 +1,6 @@
 #include "ops/xnn_linear.h"
 
+#include <cpuinfo.h>
 #include <xnnpack.h>
 
 #include <algorithm>
@@ -112,6 +113,39 @@ Result<xnn_operator_t> CreateOperator(const Matrix& matrix, const float* bias, S
   return op;
 }
 
+// XNNPACK's 4-bit kernels for SSE and AVX load a tile's first bytes with aligned instructions, but a tile of four rows
+// is a multiple of 16 bytes long only where a row has an even number of blocks. The kernels from AVX2 on load
+// unaligned.
+bool NeedsEvenBlocks() {
+#if defined(__x86_64__) || defined(__i386__)
+  return cpuinfo_initialize() && !cpuinfo_has_x86_avx2();
+#else
+  return false;
+#endif
+}
+
+// The block size that a q4 matrix is packed with: its own, or half of it with every scale twice.
+Result<uint32_t> PackedBlockSize(uint64_t k, uint32_t block_size) {
+  if (k / block_size % 2 == 0 || !NeedsEvenBlocks()) return block_size;
+  if (block_size / 2 >= XNN_MIN_BLOCKSIZE) return block_size / 2;
+  return Status(StatusCode::kUnsupported, "q4 rows of an odd number of blocks of 32 need a CPU with AVX2; use q8",
+                static_cast<int64_t>(k));
+}
+
+// Replaces the matrix's blocks by the ones that this CPU can run; `scales` holds the doubled scales where needed.
+Status UsePackedBlocks(Matrix& matrix, std::vector<uint16_t>& scales) {
+  if (matrix.dtype != DType::kQ4) return Status::Ok();
+  LINNET_ASSIGN_OR_RETURN(const uint32_t block_size, PackedBlockSize(matrix.k, matrix.block_size));
+  if (block_size == matrix.block_size) return Status::Ok();
+  const auto* source = static_cast<const uint16_t*>(matrix.scales);
+  const size_t n_scales = matrix.n * (matrix.k / matrix.block_size);
+  scales.resize(2 * n_scales);
+  for (size_t i = 0; i < n_scales; ++i) scales[2 * i] = scales[2 * i + 1] = source[i];
+  matrix.scales = scales.data();
+  matrix.block_size = block_size;
+  return Status::Ok();
+}
+
 Matrix GroupOf(const TensorView& weight, uint64_t group) {
   const uint64_t n = weight.rows(), k = weight.columns();
   const uint64_t data_bytes = weight.data.size() / weight.groups();
@@ -194,6 +228,9 @@ Result<uint64_t> PackedMatrixBytes(DType dtype, uint64_t n, uint64_t k, uint32_t
   constexpr uint64_t kProbeRows = 512;  // a multiple of every tile's rows
   constexpr uint64_t kFewRows = 64;     // no less than any tile's rows
   LINNET_RETURN_IF_ERROR(InitializeXnnpack());
+  if (dtype == DType::kQ4) {
+    LINNET_ASSIGN_OR_RETURN(block_size, PackedBlockSize(k, block_size));
+  }
   if (n <= kFewRows) return ProbeBytes(dtype, n, k, block_size);
   LINNET_ASSIGN_OR_RETURN(const uint64_t whole, ProbeBytes(dtype, kProbeRows, k, block_size));
   LINNET_ASSIGN_OR_RETURN(const uint64_t more, ProbeBytes(dtype, kProbeRows + 1, k, block_size));
@@ -219,6 +256,8 @@ Result<std::array<uint8_t, 16>> PackingFingerprint() {
 Result<uint32_t> PackMatrix(const TensorView& weight, uint64_t group, const float* bias, std::span<std::byte> packed) {
   LINNET_RETURN_IF_ERROR(InitializeXnnpack());
   Matrix matrix = GroupOf(weight, group);
+  std::vector<uint16_t> doubled_scales;
+  LINNET_RETURN_IF_ERROR(UsePackedBlocks(matrix, doubled_scales));
   std::vector<float> widened;
   if (weight.dtype == DType::kF16 || weight.dtype == DType::kBF16) {
     widened.resize(matrix.n * matrix.k);
@@ -269,7 +308,10 @@ Result<Linear> Linear::Create(const TensorView& weight, uint64_t group, std::spa
   impl->cache.packed = true;
   impl->cache.seed = seed;
   impl->dtype = weight.dtype;
-  const Result<xnn_operator_t> op = CreateOperator(GroupOf(weight, group), nullptr, impl->cache);
+  Matrix matrix = GroupOf(weight, group);
+  std::vector<uint16_t> doubled_scales;
+  LINNET_RETURN_IF_ERROR(UsePackedBlocks(matrix, doubled_scales));
+  const Result<xnn_operator_t> op = CreateOperator(matrix, nullptr, impl->cache);
   if (!op.ok() && op.status().code() == StatusCode::kOutOfMemory && impl->cache.requested_bytes != 0) {
     return Status(StatusCode::kInvalidModel, "packed weights are of another kernel", seed);
   }
