@@ -31,18 +31,24 @@ class InterruptScope {
 /// A write to a closed pipe, or beyond a file-size limit, becomes an error of that write instead of the program's end.
 void IgnoreWriteSignals();
 
+/// Where the program was started with standard input, output or error closed, keeps those descriptors from going to the
+/// next file that is opened: reads and writes of them then fail at once. To be called before anything is opened.
+void OccupyStandardStreams();
+
 enum class Stream : uint8_t { kInput, kOutput, kError };
 bool IsTerminal(Stream stream);
 
-enum class LineStatus : uint8_t { kLine, kEnd, kInterrupted };
-/// Reads a line of at most `max_bytes` from standard input, without its newline; what a longer one has left is read by
-/// the next call. Does not mix with std::cin or stdin. kInterrupted: a signal came while waiting; nothing was lost.
+enum class LineStatus : uint8_t { kLine, kTooLong, kEnd, kInterrupted };
+/// Reads a line of at most `max_bytes` from standard input, without its newline. kTooLong: the line was longer; all of
+/// it is skipped. Does not mix with std::cin or stdin. kInterrupted: a signal came while waiting; nothing was lost.
 class LineReader {
  public:
   LineStatus Read(size_t max_bytes, std::string* line);
 
  private:
   std::string pending_;
+  size_t searched_ = 0;    // bytes of pending_ without a newline
+  bool skipping_ = false;  // inside a line that is too long
   bool ended_ = false;
 };
 

@@ -18,6 +18,9 @@ Status MakeFolders(const std::string& path, Diagnostic* diagnostic);
 
 bool IsFolder(const std::string& path);
 
+/// True where both paths lead to one existing file, be it through links.
+bool IsSameFile(const std::string& a, const std::string& b);
+
 }  // namespace linnet::platform
 
 #endif  // LINNET_PLATFORMS_FILES_H_

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "formats/linnet/model_file.h"
 #include "formats/linnet/tokenizer_section.h"
 #include "ops/thread_pool.h"
+#include "platforms/console.h"
 #include "platforms/cpu.h"
 #include "platforms/mapped_output.h"
 
@@ -123,7 +123,11 @@ Status Run(const std::string& path, const std::string& system, Diagnostic* diagn
   Chat chat{tokenizer, chat_template, file.generation().end_ids, sampler, session, {}, {}};
   if (!system.empty()) chat.messages.push_back({"system", system});
   for (std::string line; std::cerr << "> " << std::flush, std::getline(std::cin, line);) {
-    LINNET_RETURN_IF_ERROR(Answer(chat, line, diagnostic));
+    const Status status = Answer(chat, line, diagnostic);
+    if (status.ok()) continue;
+    if (status.code() != StatusCode::kContextFull) return status;
+    std::cerr << "chat: " << status.message() << '\n';
+    chat.messages.pop_back();
   }
   return Status::Ok();
 }
@@ -131,9 +135,11 @@ Status Run(const std::string& path, const std::string& system, Diagnostic* diagn
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2 && argc != 3) {
-    std::fprintf(stderr, "usage: %s MODEL.linnet [SYSTEM PROMPT]\n", argv[0]);
-    return 2;
+  linnet::platform::OccupyStandardStreams();
+  const bool help = argc == 2 && std::string(argv[1]) == "--help";
+  if (help || (argc != 2 && argc != 3)) {
+    std::fprintf(help ? stdout : stderr, "usage: %s MODEL.linnet [SYSTEM PROMPT]\n", argv[0]);
+    return help ? 0 : 2;
   }
   linnet::Diagnostic diagnostic;
   const linnet::Status status = Run(argv[1], argc == 3 ? argv[2] : "", &diagnostic);

@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cstdio>
 #include <limits>
-#include <map>
 
 #include "examples/cli/cpu_level.h"
 
@@ -38,6 +37,18 @@ CLI::Validator FiniteRange(double min, double max) {
     return message;
   };
   return CLI::Validator(check, "NUMBER");
+}
+
+SessionOptions::Kv ToSessionKv(ops::KvType type) {
+  switch (type) {
+    case ops::KvType::kF32:
+      return SessionOptions::Kv::kF32;
+    case ops::KvType::kF16:
+      return SessionOptions::Kv::kF16;
+    case ops::KvType::kInt8:
+      return SessionOptions::Kv::kInt8;
+  }
+  return SessionOptions::Kv::kAuto;
 }
 
 }  // namespace
@@ -76,9 +87,21 @@ CLI::Option* AddJsonFlag(CLI::App* command, bool* json) {
   return command->add_flag("--json", *json, "Print JSON for programs");
 }
 
+// CLI::CheckedTransformer would write the enumerators, which are bytes, into the help and its errors.
+void AddKvOption(CLI::App* command, const std::string& default_text, std::function<void(ops::KvType)> assign) {
+  const auto parse = [assign](const std::string& text) {
+    for (const ops::KvType type : {ops::KvType::kF32, ops::KvType::kF16, ops::KvType::kInt8}) {
+      if (text == ops::KvTypeName(type)) return assign(type);
+    }
+    throw CLI::ValidationError("--kv", "expected f32, f16 or int8, found " + text);
+  };
+  command
+      ->add_option_function<std::string>("--kv", parse,
+                                         "Type of the KV cache: f32, f16 or int8 (default: " + default_text + ")")
+      ->type_name("TYPE");
+}
+
 void AddRunOptionsWithoutThreads(CLI::App* command, RunOptions* options) {
-  static const std::map<std::string, SessionOptions::Kv> kKvTypes = {
-      {"f32", SessionOptions::Kv::kF32}, {"f16", SessionOptions::Kv::kF16}, {"int8", SessionOptions::Kv::kInt8}};
   AddModelArgument(command, &options->model);
   command
       ->add_option("-c,--context", options->context_tokens,
@@ -89,11 +112,8 @@ void AddRunOptionsWithoutThreads(CLI::App* command, RunOptions* options) {
       ->add_option("--chunk", options->chunk_tokens,
                    "Prompt tokens per pass (default: " + std::to_string(kDefaultChunk) + ")")
       ->check(CLI::Range(1u, kMaxContext));
-  command
-      ->add_option("--kv", options->kv,
-                   "Type of the KV cache: f32, f16 or int8 (default: f16 with quantized weights, else f32)")
-      ->transform(CLI::CheckedTransformer(kKvTypes))
-      ->type_name("TYPE");
+  AddKvOption(command, "f16 with quantized weights, else f32",
+              [options](ops::KvType type) { options->kv = ToSessionKv(type); });
   command->add_option("--cpu", options->cpu_level, "Use no more than this instruction-set level of the CPU")
       ->check(CLI::IsMember(CpuLevels()))
       ->type_name("LEVEL");

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,8 @@ void AddModelArgument(CLI::App* command, std::string* path);
 void AddRunOptions(CLI::App* command, RunOptions* options);
 /// The same without --threads, for commands that take a list of them.
 void AddRunOptionsWithoutThreads(CLI::App* command, RunOptions* options);
+/// --kv; `default_text` is what the help says about a missing one.
+void AddKvOption(CLI::App* command, const std::string& default_text, std::function<void(ops::KvType)> assign);
 void AddThreadsOption(CLI::App* command, uint32_t* threads);
 CLI::Option* AddJsonFlag(CLI::App* command, bool* json);
 

@@ -16,7 +16,7 @@
 namespace linnet::cli {
 namespace {
 
-constexpr size_t kMaxLineBytes = size_t{1} << 20;  // a longer line from a pipe is cut into several turns
+constexpr size_t kMaxLineBytes = size_t{1} << 22;  // a longer line is refused
 constexpr uint32_t kPenaltyWindow = 256;           // tokens that the repetition penalty looks back
 
 // Where neither the user nor the model says anything: lively, but not wild for small models.
@@ -95,6 +95,9 @@ class ChatLoop {
         case platform::LineStatus::kLine:
           if (!line->empty() && line->back() == '\r') line->pop_back();
           return true;
+        case platform::LineStatus::kTooLong:
+          Note("chat: the message is too long: expected a line of at most %zu bytes; it is skipped", kMaxLineBytes);
+          continue;
         case platform::LineStatus::kEnd:
           if (terminal_) std::fputc('\n', stderr);
           return false;
@@ -198,6 +201,7 @@ Status Run(const Options& options, Diagnostic* diagnostic) {
   parts.end_ids = model.file().generation().end_ids;
   parts.now_unix_seconds = static_cast<int64_t>(std::time(nullptr));
   Conversation conversation(std::move(parts), options.system);
+  LINNET_RETURN_IF_ERROR(conversation.CheckContext(diagnostic));
   if (platform::IsTerminal(platform::Stream::kInput)) {
     std::fprintf(stderr, "%s, context of %u tokens. /help lists commands, Ctrl-C stops an answer.\n",
                  OneLine(model.file().name().empty() ? options.run.model : model.file().name()).c_str(),

@@ -59,6 +59,19 @@ Status Conversation::FitToContext(std::vector<int32_t>* ids, TurnReport* report,
               ids->size());
 }
 
+Status Conversation::CheckContext(Diagnostic* diagnostic) {
+  messages_.push_back({"user", "a"});
+  std::vector<int32_t> ids;
+  const Status status = RenderIds(&ids, nullptr);
+  messages_.pop_back();
+  const size_t context = parts_.session->plan().options.context_tokens;
+  // A template that refuses this message may take the user's.
+  if (!status.ok() || ids.size() < context) return Status::Ok();
+  return Fail(diagnostic, StatusCode::kContextFull, "the context is too small for a conversation",
+              "--context: expected at least %zu tokens for the system prompt, one message and its answer, found %zu",
+              ids.size() + 1, context);
+}
+
 // Keeps what the KV cache and the new conversation have in common, and appends the rest.
 Status Conversation::PrefillNew(const Turn& turn, const std::vector<int32_t>& ids, TurnReport* report) {
   Session& session = *parts_.session;

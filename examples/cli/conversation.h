@@ -57,6 +57,9 @@ class Conversation {
   /// forgotten), kInvalidModel, kUnsupported (the template), kIoError (on_text asked to stop).
   Status Answer(const Turn& turn, TurnReport* report, Diagnostic* diagnostic);
 
+  /// Errors: kContextFull where not even the shortest message and an answer of one token fit the context.
+  Status CheckContext(Diagnostic* diagnostic);
+
   /// Forgets all messages but the system's.
   void Reset();
   size_t message_count() const { return messages_.size(); }

@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -193,8 +192,6 @@ Status Run(const Options& options, Diagnostic* diagnostic) {
 }  // namespace
 
 void AddCount(CommandSet& commands) {
-  static const std::map<std::string, ops::KvType> kKvTypes = {
-      {"f32", ops::KvType::kF32}, {"f16", ops::KvType::kF16}, {"int8", ops::KvType::kInt8}};
   auto options = std::make_shared<Options>();
   CLI::App* command =
       commands.Add("count", "Count parameters, FLOPs per token and KV-cache bytes from a config.json alone",
@@ -204,9 +201,7 @@ void AddCount(CommandSet& commands) {
       ->type_name("CONFIG");
   command->add_option("-c,--context", options->count.context_tokens, "Context length (default: the model's)")
       ->check(CLI::Range(1u, kMaxContext));
-  command->add_option("--kv", options->count.kv_type, "Type of the KV cache: f32, f16 or int8 (default: f16)")
-      ->transform(CLI::CheckedTransformer(kKvTypes))
-      ->type_name("TYPE");
+  AddKvOption(command, "f16", [options](ops::KvType type) { options->count.kv_type = type; });
   AddJsonFlag(command, &options->json);
   commands.OnRun(command, [options](Diagnostic* diagnostic) { return Run(*options, diagnostic); });
 }

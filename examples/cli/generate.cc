@@ -109,6 +109,7 @@ Status Generate(const Options& options, LoadedModel& model, std::span<const int3
 
 Status Run(const Options& options, Diagnostic* diagnostic) {
   LINNET_ASSIGN_OR_RETURN(LoadedModel model, LoadedModel::Load(options.run, 1, diagnostic));
+  if (!options.has_prompt) LINNET_RETURN_IF_ERROR(model.CheckPrompt(options.ids, diagnostic));
   std::unique_ptr<Tokenizer> tokenizer;
   if (options.has_prompt || !options.print_ids) {
     LINNET_ASSIGN_OR_RETURN(Tokenizer opened, OpenTokenizer(model.file(), options.run.model, diagnostic));

@@ -1,5 +1,6 @@
 #include "examples/cli/loaded_model.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -43,6 +44,28 @@ SessionOptions ToSessionOptions(const RunOptions& options, uint32_t logit_rows) 
   return session;
 }
 
+namespace {
+
+// Positions that the model was made for: YaRN, Llama 3 and dynamic NTK stretch a shorter training by their factor.
+double ReachedContext(const ModelConfig& config) {
+  double reached = config.context_length;
+  for (const RopeSpec& rope : config.ropes) {
+    const bool stretches = rope.scaling == RopeScaling::kDynamicNtk || rope.scaling == RopeScaling::kYarn ||
+                           rope.scaling == RopeScaling::kLlama3;
+    if (stretches) reached = std::max(reached, rope.factor * rope.original_context_length);
+  }
+  return reached;
+}
+
+void NoteLongContext(const RunOptions& options, const ModelConfig& config) {
+  const double reached = ReachedContext(config);
+  if (config.context_length == 0 || options.context_tokens <= reached) return;
+  Note("--context %u is beyond the %.0f positions that the model was trained for: later answers may make no sense",
+       options.context_tokens, reached);
+}
+
+}  // namespace
+
 Result<LoadedModel> LoadedModel::Load(const RunOptions& options, uint32_t logit_rows, Diagnostic* diagnostic) {
   const uint64_t start_ns = platform::MonotonicNanoseconds();
   LINNET_RETURN_IF_ERROR(ApplyCpuLevel(options.cpu_level, diagnostic));
@@ -53,6 +76,7 @@ Result<LoadedModel> LoadedModel::Load(const RunOptions& options, uint32_t logit_
     if (diagnostic != nullptr) diagnostic->Set("%s", options.model.c_str());
     return plan.status();
   }
+  NoteLongContext(options, state->file.config());
   std::string packed_path;
   if (!options.no_cache) {
     Diagnostic reason;

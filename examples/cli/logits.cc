@@ -39,6 +39,7 @@ struct Sink {
 };
 
 Status Run(const Options& options, Diagnostic* diagnostic) {
+  LINNET_RETURN_IF_ERROR(CheckOutputIsNot(options.run.model, options.output, diagnostic));
   LINNET_ASSIGN_OR_RETURN(LoadedModel model, LoadedModel::Load(options.run, kLogitRows, diagnostic));
   LINNET_RETURN_IF_ERROR(model.CheckPrompt(options.ids, diagnostic));
   const uint32_t vocab_size = model.config().vocab_size;

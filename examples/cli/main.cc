@@ -23,6 +23,7 @@ std::string VersionText() {
 }
 
 int Run(int argc, char** argv) {
+  platform::OccupyStandardStreams();
   platform::IgnoreWriteSignals();
   CLI::App app("Runs decoder-only language models on this device's CPU.", "linnet");
   app.set_version_flag("--version", VersionText(), "Print the versions of everything inside and exit");
@@ -44,6 +45,12 @@ int Run(int argc, char** argv) {
   AddCount(commands);
   AddTrace(commands);
   AddCpu(commands);
+  // With --help behind it the parser would explain the program and end well.
+  const auto is_named = [argv](CLI::App* command) { return command->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_named).empty()) {
+    std::fprintf(stderr, "linnet: usage: no such command: %s (see linnet --help)\n", OneLine(argv[1]).c_str());
+    return kExitUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {  // --help, --version

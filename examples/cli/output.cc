@@ -9,6 +9,7 @@
 
 #include "platforms/clock.h"
 #include "platforms/console.h"
+#include "platforms/files.h"
 
 namespace linnet::cli {
 namespace {
@@ -56,6 +57,12 @@ void Note(const char* format, ...) {
   std::vfprintf(stderr, format, arguments);
   std::fputc('\n', stderr);
   va_end(arguments);
+}
+
+Status CheckOutputIsNot(const std::string& input, const std::string& output, Diagnostic* diagnostic) {
+  if (!platform::IsSameFile(input, output)) return Status::Ok();
+  return Fail(diagnostic, StatusCode::kInvalidArgument, "the output is the input",
+              "%s: expected another file than the input %s", output.c_str(), input.c_str());
 }
 
 std::string HumanBytes(uint64_t bytes) {

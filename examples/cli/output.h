@@ -23,6 +23,9 @@ Status FlushOutput(Diagnostic* diagnostic);
 /// A note on stderr, one line; not part of the result.
 void Note(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
+/// Errors: kInvalidArgument where writing `output` would replace the file `input`, which is still being read.
+Status CheckOutputIsNot(const std::string& input, const std::string& output, Diagnostic* diagnostic);
+
 /// "1.2 GiB", "640 B".
 std::string HumanBytes(uint64_t bytes);
 /// "134.5 M", for counts.

@@ -17,6 +17,7 @@ struct Options {
 };
 
 Status Run(const Options& options, Diagnostic* diagnostic) {
+  LINNET_RETURN_IF_ERROR(CheckOutputIsNot(options.model, options.output, diagnostic));
   LINNET_RETURN_IF_ERROR(ApplyCpuLevel(options.cpu_level, diagnostic));
   LINNET_ASSIGN_OR_RETURN(formats::ModelFile file, formats::ModelFile::Open(options.model, diagnostic));
   const ModelView view = file.view();

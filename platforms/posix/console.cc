@@ -77,6 +77,14 @@ void IgnoreWriteSignals() {
   signal(SIGXFSZ, SIG_IGN);
 }
 
+void OccupyStandardStreams() {
+  // Opened the wrong way round, so that using them is an error. The lowest free descriptor is taken first.
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    if (open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+  }
+}
+
 bool IsTerminal(Stream stream) {
   switch (stream) {
     case Stream::kInput:
@@ -91,14 +99,20 @@ bool IsTerminal(Stream stream) {
 
 LineStatus LineReader::Read(size_t max_bytes, std::string* line) {
   while (true) {
-    const size_t newline = pending_.find('\n');
-    const size_t length = newline == std::string::npos ? pending_.size() : newline;
-    if (newline != std::string::npos || length >= max_bytes || (ended_ && length > 0)) {
-      const size_t taken = length < max_bytes ? length : max_bytes;
-      line->assign(pending_, 0, taken);
-      pending_.erase(0, taken == newline ? taken + 1 : taken);
-      return LineStatus::kLine;
+    const size_t newline = pending_.find('\n', searched_);
+    const bool whole = newline != std::string::npos;
+    const size_t length = whole ? newline : pending_.size();
+    skipping_ = skipping_ || length > max_bytes;
+    if (whole || (ended_ && (length > 0 || skipping_))) {
+      const LineStatus status = skipping_ ? LineStatus::kTooLong : LineStatus::kLine;
+      line->assign(pending_, 0, skipping_ ? 0 : length);
+      pending_.erase(0, whole ? length + 1 : length);
+      searched_ = 0;
+      skipping_ = false;
+      return status;
     }
+    if (skipping_) pending_.clear();
+    searched_ = pending_.size();
     if (ended_) return LineStatus::kEnd;
     pollfd waits[2] = {{STDIN_FILENO, POLLIN, 0}, {g_wake[0], POLLIN, 0}};  // a negative descriptor is left out
     const int ready = poll(waits, 2, -1);
@@ -106,7 +120,7 @@ LineStatus LineReader::Read(size_t max_bytes, std::string* line) {
       DrainWakePipe();
       return LineStatus::kInterrupted;
     }
-    char buffer[4096];
+    char buffer[1 << 16];
     const ssize_t count = read(STDIN_FILENO, buffer, sizeof(buffer));
     if (count < 0 && errno == EINTR) return LineStatus::kInterrupted;
     if (count <= 0) {

@@ -52,6 +52,31 @@ class Pipe(harness.ProgramTest):
         self.assertEqual(result.errors.count("[prompt "), 1, result.errors)
         self.assertIn("does not fit", result.errors)
 
+    def test_one_line_is_one_turn_and_one_message_however_long(self):
+        for size in (1 << 20, (1 << 20) + 5, (1 << 22) + 1, 1 << 23):
+            with self.subTest(size=size):
+                result = self.chat(stdin="x " * (size // 2) + "x" * (size % 2) + "\nhello\n")
+                self.assertEqual(result.errors.count("[prompt "), 1, result.errors)
+                refused = [line for line in result.errors.splitlines() if line.startswith("linnet: chat:")]
+                self.assertEqual(len(refused), 1, result.errors)
+
+    def test_a_closed_standard_input_ends_the_chat(self):
+        for args in (["chat", self.model()], ["tokenize", self.model()]):
+            with self.subTest(command=args[0]):
+                process = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh"] + harness.PROGRAM + args, timeout=60,
+                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.environment())
+                self.assertEqual(process.returncode, 0 if args[0] == "chat" else 1, process.stderr)
+                self.assertEqual(process.stdout, b"")
+
+    def test_a_context_that_holds_no_conversation_is_refused_at_once(self):
+        for context in ("1", "4"):
+            self.run_fails("chat", self.model(), "--context", context, stdin="hello\n",
+                           contains=["context is too small", "--context", context])
+
+    def test_a_context_beyond_the_training_is_noted(self):
+        self.assertIn("trained for", self.chat("--context", "257", stdin="hello\n").errors)
+        self.assertNotIn("trained for", self.chat("--context", "256", stdin="hello\n").errors)
+
     def test_without_a_template_lines_are_continued(self):
         result = self.run_ok("chat", self.model(chat_template=False), "--max-tokens", "5", stdin="hello\n")
         self.assertIn("no chat template", result.errors)

@@ -116,6 +116,57 @@ class Convert(harness.ProgramTest):
         os.makedirs(self.path("nothing"), exist_ok=True)
         self.convert_fails(self.path("nothing"), contains=["config.json"])
 
+    def test_a_directory_that_holds_a_gguf_only_is_told_to_give_it(self):
+        os.makedirs(self.path("quantized"), exist_ok=True)
+        with open(self.path("quantized", "some.gguf"), "wb"):
+            pass
+        self.convert_fails(self.path("quantized"), contains=["config.json", "some.gguf"])
+
+    def test_an_output_that_is_the_input_is_refused(self):
+        source = self.source("kept")
+        weights = os.path.join(source, "model.safetensors")
+        os.symlink(weights, self.path("link"))
+        with open(self.path("some.gguf"), "wb") as file:
+            file.write(b"GGUF" + bytes(60))
+        model = self.path("kept.linnet")
+        shutil.copy(self.model(), model)
+        for args, path in ((["convert", source, "-o", weights], weights),
+                           (["convert", source, "-o", self.path("link")], weights),
+                           (["pack", model, "-o", model], model),
+                           (["convert", self.path("some.gguf"), "-o", self.path("some.gguf")], self.path("some.gguf"))):
+            with self.subTest(args=args):
+                with open(path, "rb") as file:
+                    before = file.read()
+                self.run_fails(*args, contains=["the output is the input"])
+                with open(path, "rb") as file:
+                    self.assertEqual(file.read(), before)
+
+    def test_text_that_will_not_work_is_warned_of(self):
+        source = self.source("broken_template")
+        path = os.path.join(source, "tokenizer_config.json")
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+        config["chat_template"] = "{% for message in messages %}"
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        result = self.run_ok("convert", source, "-o", self.path("broken_template.linnet"))
+        self.assertEqual(len(result.errors.splitlines()), 1, result.errors)
+        self.assertIn("warning: the chat template", result.errors)
+
+        source = self.source("broken_pattern")
+        path = os.path.join(source, "tokenizer.json")
+        with open(path, encoding="utf-8") as file:
+            tokenizer = json.load(file)
+        split = {"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated", "invert": False}
+        tokenizer["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, tokenizer["pre_tokenizer"]]}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(tokenizer, file)
+        model = self.path("broken_pattern.linnet")
+        result = self.run_ok("convert", source, "-o", model)
+        self.assertEqual(len(result.errors.splitlines()), 1, result.errors)
+        self.assertIn("warning: the tokenizer", result.errors)
+        self.run_ok("generate", model, "--ids", "1,2", "--print-ids", "-n", "3")
+
     def test_an_output_that_cannot_be_written_is_named(self):
         self.run_fails("convert", self.source("plain"), "-o", self.path("no/such/folder/m"),
                        contains=[self.path("no/such/folder/m"), "No such file"])

@@ -109,6 +109,7 @@ class Generate(harness.ProgramTest):
         model = self.model(tokenizer=False)
         self.run_ok("generate", model, "--ids", "1,2", "--print-ids", "-n", "3")
         self.run_fails("generate", model, "--ids", "1,2", contains=["tokenizer"])
+        self.run_fails("generate", model, "--ids", "1,300", contains=["vocabulary", "300"])
         self.run_fails("generate", model, "--prompt", "a", contains=["tokenizer"])
         self.run_fails("tokenize", model, "a", contains=["tokenizer"])
 

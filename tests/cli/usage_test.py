@@ -13,6 +13,21 @@ class Usage(harness.ProgramTest):
                 self.assertIn("Example:", text)
                 self.assertIn("linnet " + command, text)
 
+    def test_help_is_printable_text(self):
+        for command in harness.COMMANDS:
+            with self.subTest(command=command):
+                text = self.run_ok(command, "--help").stdout
+                self.assertEqual([byte for byte in text if byte != 10 and not 32 <= byte < 127], [])
+        self.assertIn("f32, f16 or int8", self.run_ok("chat", "--help").text)
+
+    def test_a_wrong_cache_type_is_told_the_right_ones(self):
+        self.run_fails("generate", "m", "--ids", "1", "--kv", "foo", status=2,
+                       contains=["--kv: expected f32, f16 or int8, found foo"])
+        self.run_fails("count", "m", "--kv", "foo", status=2, contains=["--kv: expected f32, f16 or int8, found foo"])
+
+    def test_help_of_an_unknown_command_is_a_usage_error(self):
+        self.run_fails("info", "--help", status=2, contains=["usage:", "info"])
+
     def test_help_lists_every_command(self):
         text = self.run_ok("--help").text
         self.assertIn("Example:", text)
