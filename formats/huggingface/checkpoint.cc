@@ -133,6 +133,7 @@ Status HuggingFaceCheckpoint::ReadTextFiles(const std::string& directory, std::s
                                             Diagnostic* diagnostic) {
   HuggingFaceFiles files;
   files.config_json = config_text;
+  files.vocab_size = info_.config.vocab_size;
   const std::pair<const char*, std::optional<std::string_view>*> optional_files[] = {
       {"generation_config.json", &files.generation_config_json},
       {"tokenizer.json", &files.tokenizer_json},

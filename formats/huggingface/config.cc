@@ -19,6 +19,7 @@ constexpr const char* kKeysWithoutEffect[] = {
     "_name_or_path",
     "architectures",
     "auto_map",
+    "custom_pipelines",
     "dtype",
     "model_type",
     "name_or_path",
@@ -42,6 +43,7 @@ constexpr const char* kKeysWithoutEffect[] = {
     "keys_to_ignore_at_inference",
     "output_attentions",
     "output_hidden_states",
+    "output_past",
     "pretraining_tp",
     "return_dict",
     "return_dict_in_generate",
@@ -56,6 +58,7 @@ constexpr const char* kKeysWithoutEffect[] = {
     "label_smoothing",
     "loss_type",
     // heads of other tasks
+    "_num_labels",
     "finetuning_task",
     "id2label",
     "label2id",
@@ -155,8 +158,8 @@ Result<ModelConfig> ReadHuggingFaceConfig(std::string_view text, Diagnostic* dia
   LINNET_RETURN_IF_ERROR(errors.status());
   const Status valid = ValidateModelConfig(config);
   if (!valid.ok()) {
-    return Fail(diagnostic, valid.code(), valid.message(), "config.json: %s (found %lld)", valid.message(),
-                static_cast<long long>(valid.value()));
+    const std::string found = valid.value() >= 0 ? " (found " + std::to_string(valid.value()) + ")" : "";
+    return Fail(diagnostic, valid.code(), valid.message(), "config.json: %s%s", valid.message(), found.c_str());
   }
   return config;
 }

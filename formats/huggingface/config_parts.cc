@@ -36,22 +36,42 @@ constexpr ScalingName kScalings[] = {
 constexpr char kScalingNames[] = "default, linear, dynamic, yarn, llama3, longrope, su";
 
 RopeScaling ReadScalingType(ConfigReader& parameters) {
-  // Files that carry both keep "type" for older readers; transformers lets rope_type decide.
-  const std::string older = parameters.Text("type", "default");
-  const char* const key = parameters.Has("rope_type") ? "rope_type" : "type";
-  const std::string name = parameters.Text(key, older.c_str());
-  for (const ScalingName& entry : kScalings) {
-    if (name == entry.name) return entry.scaling;
-  }
-  parameters.Refuse(key, kScalingNames);
-  return RopeScaling::kNone;
+  // Files that carry both keep "type" for older readers.
+  const auto read = [&parameters](const char* key, RopeScaling fallback) {
+    if (!parameters.Has(key)) return fallback;
+    const std::string name = parameters.Text(key, "default");
+    for (const ScalingName& entry : kScalings) {
+      if (name == entry.name) return entry.scaling;
+    }
+    parameters.Refuse(key, kScalingNames);
+    return fallback;
+  };
+  const RopeScaling older = read("type", RopeScaling::kNone);
+  const RopeScaling scaling = read("rope_type", older);
+  if (parameters.Has("type") && scaling != older) parameters.Refuse("type", "the value of rope_type beside it");
+  return scaling;
 }
 
-/// The context length before scaling: in the parameters, beside them (Phi-3), or the context length itself.
-uint32_t ReadOriginalContext(ConfigReader& parameters, ConfigReader& reader, uint32_t context_length) {
-  constexpr char kKey[] = "original_max_position_embeddings";
-  const uint32_t beside = reader.Positive(kKey, context_length);
-  return parameters.Positive(kKey, beside);
+constexpr char kOriginalContext[] = "original_max_position_embeddings";
+
+/// A number above 0 that transformers does not default either.
+double RequiredNumber(ConfigReader& parameters, const char* key) {
+  if (!parameters.Has(key)) parameters.Invalid(key, "expected a number above 0, found none");
+  const double number = parameters.Number(key, 1.0);
+  if (!(number > 0.0)) parameters.Invalid(key, "expected a number above 0, found " + std::to_string(number));
+  return number;
+}
+
+/// The context length before scaling: beside the parameters (Phi-3, whose class has a default), in them, or the context
+/// length itself.
+uint32_t ReadOriginalContext(ConfigReader& parameters, ConfigReader& reader, const RopeDefaults& defaults) {
+  const uint32_t inside = parameters.Positive(kOriginalContext, defaults.context_length);
+  return reader.Positive(kOriginalContext,
+                         defaults.original_context_length > 0 ? defaults.original_context_length : inside);
+}
+
+bool HasOriginalContext(const ConfigReader& parameters, const ConfigReader& reader) {
+  return parameters.Has(kOriginalContext) || reader.Has(kOriginalContext);
 }
 
 /// Scaling factor: as given, or how much longer the context is than the original one.
@@ -64,6 +84,10 @@ void ReadYarn(ConfigReader& parameters, uint32_t context_length, RopeReading* re
   spec.factor = ReadFactorOrRatio(parameters, spec, context_length);
   spec.beta_fast = parameters.Number("beta_fast", 32.0);
   spec.beta_slow = parameters.Number("beta_slow", 1.0);
+  if (spec.beta_fast < spec.beta_slow) {
+    parameters.Invalid("beta_fast", "expected at least beta_slow " + std::to_string(spec.beta_slow) + ", found " +
+                                        std::to_string(spec.beta_fast));
+  }
   spec.truncate = parameters.Flag("truncate", true);
   const double mscale = parameters.Number("mscale", 0.0);
   reading->mscale_all_dim = parameters.Number("mscale_all_dim", 0.0);
@@ -90,29 +114,35 @@ void ReadScaling(ConfigReader& parameters, ConfigReader& reader, const RopeDefau
   RopeSpec& spec = reading->spec;
   switch (spec.scaling) {
     case RopeScaling::kNone:
+      reader.Ignore({kOriginalContext});
       return;
     case RopeScaling::kLinear:
-      spec.factor = parameters.Number("factor", 1.0);
+      reader.Ignore({kOriginalContext});
+      spec.factor = RequiredNumber(parameters, "factor");
       return;
     case RopeScaling::kDynamicNtk:
       // transformers measures growth against max_position_embeddings, whatever the original length says.
-      spec.factor = parameters.Number("factor", 1.0);
+      spec.factor = RequiredNumber(parameters, "factor");
       spec.original_context_length = defaults.context_length;
-      if (parameters.Positive("original_max_position_embeddings", defaults.context_length) != defaults.context_length) {
-        parameters.Refuse("original_max_position_embeddings", "the value of max_position_embeddings");
+      if (parameters.Positive(kOriginalContext, defaults.context_length) != defaults.context_length) {
+        parameters.Refuse(kOriginalContext, "the value of max_position_embeddings");
       }
       return;
     case RopeScaling::kYarn:
-      spec.original_context_length = ReadOriginalContext(parameters, reader, defaults.context_length);
+      spec.original_context_length = ReadOriginalContext(parameters, reader, defaults);
+      if (!HasOriginalContext(parameters, reader)) RequiredNumber(parameters, "factor");  // nothing to derive it from
       return ReadYarn(parameters, defaults.context_length, reading);
     case RopeScaling::kLlama3:
-      spec.original_context_length = ReadOriginalContext(parameters, reader, defaults.context_length);
-      spec.factor = parameters.Number("factor", 1.0);
-      spec.low_freq_factor = parameters.Number("low_freq_factor", 1.0);
-      spec.high_freq_factor = parameters.Number("high_freq_factor", 4.0);
+      if (!HasOriginalContext(parameters, reader)) {
+        parameters.Invalid(kOriginalContext, "expected a whole number, found none");
+      }
+      spec.original_context_length = ReadOriginalContext(parameters, reader, defaults);
+      spec.factor = RequiredNumber(parameters, "factor");
+      spec.low_freq_factor = RequiredNumber(parameters, "low_freq_factor");
+      spec.high_freq_factor = RequiredNumber(parameters, "high_freq_factor");
       return;
     case RopeScaling::kLongRope:
-      spec.original_context_length = ReadOriginalContext(parameters, reader, defaults.context_length);
+      spec.original_context_length = ReadOriginalContext(parameters, reader, defaults);
       return ReadLongRope(parameters, defaults.context_length, &spec);
   }
 }
@@ -204,6 +234,7 @@ RopeReading ReadRopeParameters(ConfigReader& parameters, ConfigReader& reader, c
   }
   spec.rope_dim = static_cast<uint32_t>(defaults.head_dim * share);
   spec.scaling = ReadScalingType(parameters);
+  parameters.Ignore({"finetuned"});  // of the weights' history
   ReadScaling(parameters, reader, defaults, &reading);
   return reading;
 }

@@ -56,6 +56,7 @@ struct RopeDefaults {
   double rotated_share = 1.0;            // partial_rotary_factor
   const char* theta_key = "rope_theta";  // the older spelling's key
   const char* share_key = nullptr;       // the older spelling's key; null: the family has none
+  uint32_t original_context_length = 0;  // original_max_position_embeddings beside the parameters; 0: no default
   RopeLayout layout = RopeLayout::kHalfSplit;
 };
 struct RopeReading {

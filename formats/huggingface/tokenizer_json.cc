@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "core/base/model_config.h"
 #include "formats/huggingface/json_access.h"
 #include "formats/huggingface/tokenizer_model.h"
 
@@ -15,8 +17,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr char kGenerationFile[] = "generation_config.json";
 constexpr int kMaxJsonDepth = 64;
-constexpr size_t kMaxEndIds = 64;
+constexpr size_t kMaxEndIds = kMaxEndTokens;
 constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
 
 /// Parses a small file; null where it is absent.
@@ -28,7 +31,7 @@ Status Parse(const char* file, const std::optional<std::string_view>& text, Json
   *out = Json::parse(text->begin(), text->end(), limit_depth, /*allow_exceptions=*/false);
   if (out->is_object()) return Status::Ok();
   *out = nullptr;
-  return Fail(diagnostic, StatusCode::kInvalidModel, "a tokenizer file is invalid",
+  return Fail(diagnostic, StatusCode::kInvalidModel, "a file beside the weights is malformed",
               "%s: expected a JSON object, found %zu bytes that are none", file, text->size());
 }
 
@@ -49,8 +52,8 @@ int32_t IdOfText(const TokenizerSpec& spec, const std::string& text) {
   return it == spec.tokens.end() ? -1 : static_cast<int32_t>(it - spec.tokens.begin());
 }
 
-/// Ids under `key`: absent, null, one id or a list.
-Status ReadIds(const char* file, const Json& config, const char* key, std::vector<int32_t>* ids,
+/// Ids below `limit` under `key`: absent, null, one id or a list. Others, such as -1 for "none", are passed over.
+Status ReadIds(const char* file, const Json& config, const char* key, int64_t limit, std::vector<int32_t>* ids,
                Diagnostic* diagnostic) {
   const Json* value = JsonAccess::Find(config, key);
   if (value == nullptr) return Status::Ok();
@@ -58,10 +61,10 @@ Status ReadIds(const char* file, const Json& config, const char* key, std::vecto
   const Json list = value->is_array() ? *value : Json::array({*value});
   for (const Json& entry : list) {
     int64_t id = 0;
-    if (!JsonAccess::IntegerOf(entry, &id) || id < -1 || id > INT32_MAX || ids->size() >= kMaxEndIds) {
+    if (!JsonAccess::IntegerOf(entry, &id) || ids->size() >= kMaxEndIds) {
       return access.WrongType(key, "a token id or a list of at most 64 of them");
     }
-    if (id < 0) continue;  // some files write "none" as -1
+    if (id < 0 || id >= limit) continue;
     const auto small = static_cast<int32_t>(id);
     if (std::find(ids->begin(), ids->end(), small) == ids->end()) ids->push_back(small);
   }
@@ -158,34 +161,53 @@ Status ReadChatTemplate(const HuggingFaceFiles& files, const Json& config, std::
   return Status::Ok();
 }
 
-Status ReadGeneration(const Json& generation, const Json& config, const TokenizerSpec& spec, GenerationDefaults* out,
-                      Diagnostic* diagnostic) {
-  constexpr const char* kFile = "generation_config.json";
-  const JsonAccess access(kFile, diagnostic);
-  const bool has_tokenizer = spec.kind != TokenizerKind::kNone;
-  *out = {};
-  std::vector<int32_t> bos;
-  if (spec.bos_id >= 0) bos.push_back(spec.bos_id);
-  LINNET_RETURN_IF_ERROR(ReadIds(kFile, generation, "bos_token_id", &bos, diagnostic));
-  LINNET_RETURN_IF_ERROR(ReadIds("config.json", config, "bos_token_id", &bos, diagnostic));
-  if (!bos.empty()) out->bos_id = bos.front();
-  out->add_bos = has_tokenizer && !spec.prefix_ids.empty() && spec.prefix_ids.front() == out->bos_id;
-  LINNET_RETURN_IF_ERROR(ReadIds(kFile, generation, "eos_token_id", &out->end_ids, diagnostic));
-  if (out->end_ids.empty()) {
-    LINNET_RETURN_IF_ERROR(ReadIds("config.json", config, "eos_token_id", &out->end_ids, diagnostic));
-  }
-  const bool known = std::find(out->end_ids.begin(), out->end_ids.end(), spec.eos_id) != out->end_ids.end();
-  if (spec.eos_id >= 0 && !known) out->end_ids.push_back(spec.eos_id);
+/// The numbers of generation_config.json; what the sampler would refuse counts as not given.
+Status ReadSampling(const Json& generation, GenerationDefaults* out, Diagnostic* diagnostic) {
+  // The ranges of the sampler's options: greedy or a temperature whose inverse stays finite, a share, a divisor.
+  constexpr float kMinTemperature = 1e-5f, kMaxTemperature = 1e4f;
+  const JsonAccess access(kGenerationFile, diagnostic);
   LINNET_RETURN_IF_ERROR(access.ReadFloat(generation, "temperature", &out->temperature));
+  const bool greedy = out->temperature == 0.0f;
+  if (!greedy && !(out->temperature >= kMinTemperature && out->temperature <= kMaxTemperature))
+    out->temperature = -1.0f;
   LINNET_RETURN_IF_ERROR(access.ReadFloat(generation, "top_p", &out->top_p));
+  if (!(out->top_p >= 0.0f && out->top_p <= 1.0f)) out->top_p = -1.0f;
   LINNET_RETURN_IF_ERROR(access.ReadFloat(generation, "repetition_penalty", &out->repetition_penalty));
+  if (!(out->repetition_penalty > 0.0f && std::isfinite(out->repetition_penalty))) out->repetition_penalty = -1.0f;
   int64_t top_k = -1;
-  LINNET_RETURN_IF_ERROR(access.ReadInteger(generation, "top_k", 0, INT32_MAX, &top_k));
-  out->top_k = static_cast<int32_t>(top_k);
+  LINNET_RETURN_IF_ERROR(access.ReadInteger(generation, "top_k", INT64_MIN, INT64_MAX, &top_k));
+  out->top_k = top_k >= 0 && top_k <= INT32_MAX ? static_cast<int32_t>(top_k) : -1;
   bool sample = true;
   LINNET_RETURN_IF_ERROR(access.ReadBool(generation, "do_sample", &sample));
   if (!sample) out->temperature = 0.0f;  // greedy
   return Status::Ok();
+}
+
+/// `vocab_size` of the model; 0: not known.
+Status ReadGeneration(const Json& generation, const Json& config, const TokenizerSpec& spec, uint32_t vocab_size,
+                      GenerationDefaults* out, Diagnostic* diagnostic) {
+  const int64_t limit = vocab_size > 0 ? int64_t{vocab_size} : int64_t{INT32_MAX} + 1;
+  const bool has_tokenizer = spec.kind != TokenizerKind::kNone;
+  *out = {};
+  std::vector<int32_t> bos;
+  if (spec.bos_id >= 0 && spec.bos_id < limit) bos.push_back(spec.bos_id);
+  LINNET_RETURN_IF_ERROR(ReadIds(kGenerationFile, generation, "bos_token_id", limit, &bos, diagnostic));
+  LINNET_RETURN_IF_ERROR(ReadIds("config.json", config, "bos_token_id", limit, &bos, diagnostic));
+  if (!bos.empty()) out->bos_id = bos.front();
+  out->add_bos = has_tokenizer && !spec.prefix_ids.empty() && spec.prefix_ids.front() == out->bos_id;
+  LINNET_RETURN_IF_ERROR(ReadIds(kGenerationFile, generation, "eos_token_id", limit, &out->end_ids, diagnostic));
+  if (out->end_ids.empty()) {
+    LINNET_RETURN_IF_ERROR(ReadIds("config.json", config, "eos_token_id", limit, &out->end_ids, diagnostic));
+  }
+  const bool known = std::find(out->end_ids.begin(), out->end_ids.end(), spec.eos_id) != out->end_ids.end();
+  if (spec.eos_id >= 0 && spec.eos_id < limit && !known) {
+    if (out->end_ids.size() >= kMaxEndIds) {
+      return JsonAccess(kGenerationFile, diagnostic)
+          .WrongType("eos_token_id", "at most 64 ids with the tokenizer's own");
+    }
+    out->end_ids.push_back(spec.eos_id);
+  }
+  return ReadSampling(generation, out, diagnostic);
 }
 
 void ReadSpecialIds(const Json& config, const Json& map, TokenizerSpec* spec) {
@@ -207,7 +229,7 @@ Status ReadHuggingFaceTokenizer(const HuggingFaceFiles& files, TokenizerSpec* to
   Json tokenizer_config, special_map, generation_config, config;
   LINNET_RETURN_IF_ERROR(Parse("tokenizer_config.json", files.tokenizer_config_json, &tokenizer_config, diagnostic));
   LINNET_RETURN_IF_ERROR(Parse("special_tokens_map.json", files.special_tokens_map_json, &special_map, diagnostic));
-  LINNET_RETURN_IF_ERROR(Parse("generation_config.json", files.generation_config_json, &generation_config, diagnostic));
+  LINNET_RETURN_IF_ERROR(Parse(kGenerationFile, files.generation_config_json, &generation_config, diagnostic));
   LINNET_RETURN_IF_ERROR(Parse("config.json", files.config_json, &config, diagnostic));
   if (files.tokenizer_json.has_value()) {
     LINNET_RETURN_IF_ERROR(ReadTokenizerJson(*files.tokenizer_json, tokenizer, diagnostic));
@@ -220,7 +242,7 @@ Status ReadHuggingFaceTokenizer(const HuggingFaceFiles& files, TokenizerSpec* to
                 "tokenizer as tokenizer.json");
   }
   LINNET_RETURN_IF_ERROR(ReadChatTemplate(files, tokenizer_config, chat_template, diagnostic));
-  return ReadGeneration(generation_config, config, *tokenizer, generation, diagnostic);
+  return ReadGeneration(generation_config, config, *tokenizer, files.vocab_size, generation, diagnostic);
 }
 
 }  // namespace linnet::formats

@@ -2,6 +2,7 @@
 #ifndef LINNET_FORMATS_HUGGINGFACE_TOKENIZER_JSON_H_
 #define LINNET_FORMATS_HUGGINGFACE_TOKENIZER_JSON_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,12 +24,15 @@ struct HuggingFaceFiles {
   std::optional<std::string_view> config_json;              // config.json: bos_token_id, eos_token_id
   std::optional<std::string_view> chat_template_jinja;      // chat_template.jinja, else chat_template.json's text
   std::optional<std::string_view> tokenizer_model;          // tokenizer.model
+  uint32_t vocab_size = 0;                                  // of the model; 0: not known
 };
 
 /// Fills `tokenizer` (kind kNone without a tokenizer.json), `chat_template` (empty: none) and `generation`.
 /// Precedence: chat_template.jinja before tokenizer_config.json's chat_template (a string, or a list of named ones of
 /// which "default" is taken); special tokens of tokenizer_config.json before special_tokens_map.json; ids of
 /// generation_config.json before config.json's; the end ids are the union of those and the tokenizer's eos token.
+/// Ids outside the model's vocabulary are dropped, as no model produces them; numbers outside the sampler's ranges
+/// count as not given.
 /// Errors: kInvalidModel (file and key), kUnsupported (an unknown component by its name); never throws.
 Status ReadHuggingFaceTokenizer(const HuggingFaceFiles& files, TokenizerSpec* tokenizer, std::string* chat_template,
                                 GenerationDefaults* generation, Diagnostic* diagnostic);

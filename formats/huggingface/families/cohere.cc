@@ -42,8 +42,7 @@ void ReadCohere(ConfigReader& reader, ModelConfig* config) {
 void ReadCohere2(ConfigReader& reader, ModelConfig* config) {
   BlockSpec block;
   ReadCommand(reader, 10000.0, nullptr, config, &block);
-  const uint32_t derived = block.attention.head_dim;  // transformers derives it, whatever the file says
-  if (reader.Positive("head_dim", derived) != derived) reader.Refuse("head_dim", "hidden_size / num_attention_heads");
+  ExpectDerivedHeadDim(reader, block.attention);
   const uint32_t window = reader.IsNull("sliding_window") ? 0 : reader.Size("sliding_window", 4096);
   const uint32_t pattern = reader.Positive("sliding_window_pattern", 4);
   const std::vector<bool> sliding =

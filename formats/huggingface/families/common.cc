@@ -4,9 +4,7 @@ namespace linnet::formats {
 
 void ReadLlamaLike(ConfigReader& reader, const LlamaLike& family, ModelConfig* config, BlockSpec* block) {
   ReadSizes(reader, family.shape.sizes, config);
-  HeadKeys keys;
-  if (!family.has_head_dim) keys.head_dim = nullptr;
-  ReadHeads(reader, family.shape.heads, *config, &block->attention, keys);
+  ReadHeads(reader, family.shape.heads, *config, &block->attention);
   RopeDefaults rope;
   rope.head_dim = block->attention.head_dim;
   rope.context_length = config->context_length;
@@ -24,6 +22,12 @@ void ReadAttentionBias(ConfigReader& reader, BlockSpec* block) {
 
 void ReadMlpBias(ConfigReader& reader, BlockSpec* block) {
   block->ffn.up_bias = block->ffn.down_bias = reader.Flag("mlp_bias", false);
+}
+
+void ExpectDerivedHeadDim(ConfigReader& reader, const AttentionSpec& attention) {
+  if (reader.Positive("head_dim", attention.head_dim) != attention.head_dim) {
+    reader.Refuse("head_dim", "hidden_size / num_attention_heads");
+  }
 }
 
 void AddHeadNorm(BlockSpec* block) {

@@ -67,13 +67,15 @@ struct LlamaLike {
   ShapeDefaults shape;
   double rms_norm_eps = 1e-6;
   double rope_theta = 10000.0;
-  bool has_head_dim = true;  // the family reads the key head_dim
 };
 void ReadLlamaLike(ConfigReader& reader, const LlamaLike& family, ModelConfig* config, BlockSpec* block);
 
 /// attention_bias: of q, k, v and the output. mlp_bias: of gate, up and down.
 void ReadAttentionBias(ConfigReader& reader, BlockSpec* block);
 void ReadMlpBias(ConfigReader& reader, BlockSpec* block);
+
+/// For families whose head size follows from the others: a head_dim that says something else is refused.
+void ExpectDerivedHeadDim(ConfigReader& reader, const AttentionSpec& attention);
 
 /// QK-norm over each head, with the block's own norm.
 void AddHeadNorm(BlockSpec* block);

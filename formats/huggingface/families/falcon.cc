@@ -72,6 +72,8 @@ void ReadFalcon(ConfigReader& reader, ModelConfig* config) {
   block.ffn.activation = ReadActivation(reader, "activation", "gelu");
   const uint32_t wide = config->model_dim <= kMaxDim ? 4 * config->model_dim : config->model_dim;
   block.ffn.ffn_dim = reader.Positive("ffn_hidden_size", wide);
+  const double factor = static_cast<double>(block.ffn.ffn_dim) / config->model_dim;
+  if (reader.Number("ff_factor", factor) != factor) reader.Refuse("ff_factor", "ffn_hidden_size / hidden_size");
   reader.Expect("apply_residual_connection_post_layernorm", {"false"});
   AddLayers(*config, block);
 }

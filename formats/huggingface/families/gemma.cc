@@ -29,8 +29,9 @@ constexpr const char* kVisionIgnored[] = {"vision_tower.*", "model.vision_tower.
                                           "model.multi_modal_projector.*", "*.rotary_emb.inv_freq"};
 constexpr WeightNames kGemma3VisionNames = {kVisionBases, kVisionTables, kVisionIgnored};
 
-/// What all three generations share. hidden_activation counts, hidden_act only where it is absent.
-void ReadGemmaBlock(ConfigReader& reader, const ShapeDefaults& shape, ModelConfig* config, BlockSpec* block) {
+/// What all three generations share. `activation_key` is the one that the generation reads; files may carry the other.
+void ReadGemmaBlock(ConfigReader& reader, const ShapeDefaults& shape, const char* activation_key, ModelConfig* config,
+                    BlockSpec* block) {
   ReadSizes(reader, shape.sizes, config);
   ReadHeads(reader, shape.heads, *config, &block->attention);
   config->embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config->model_dim)));
@@ -38,9 +39,8 @@ void ReadGemmaBlock(ConfigReader& reader, const ShapeDefaults& shape, ModelConfi
   block->norm.gain_plus_one = true;
   config->final_norm = block->norm;
   ReadAttentionBias(reader, block);
-  const std::string older = reader.Text("hidden_act", "gelu_pytorch_tanh");
-  const bool newer = reader.Has("hidden_activation");
-  block->ffn.activation = ReadActivation(reader, newer ? "hidden_activation" : "hidden_act", older.c_str());
+  block->ffn.activation = ReadActivation(reader, activation_key, "gelu_pytorch_tanh");
+  reader.Ignore({"hidden_act", "hidden_activation"});
   block->ffn.ffn_dim = reader.Positive("intermediate_size", shape.ffn_dim);
   reader.Expect("use_bidirectional_attention", {"false"});
 }
@@ -55,29 +55,30 @@ RopeDefaults GemmaRope(const ModelConfig& config, const BlockSpec& block, double
 
 void ReadGemma(ConfigReader& reader, ModelConfig* config) {
   BlockSpec block;
-  ReadGemmaBlock(reader, {{256000, 3072, 28, 8192, true}, {16, 16, 256}, 24576}, config, &block);
+  ReadGemmaBlock(reader, {{256000, 3072, 28, 8192, true}, {16, 16, 256}, 24576}, "hidden_act", config, &block);
   block.attention.rope = InternRope(*config, ReadRope(reader, GemmaRope(*config, block, 10000.0)).spec);
   AddLayers(*config, block);
 }
 
-/// Query scale and soft caps; a cap that is absent has the family's default, one that is null is off.
-void ReadScalesAndCaps(ConfigReader& reader, double attention_cap, double logit_cap, ModelConfig* config,
-                       BlockSpec* block) {
+/// A soft cap: absent, the family's default; null, off.
+float ReadCap(ConfigReader& reader, const char* key, double fallback) {
+  return static_cast<float>(reader.Number(key, reader.IsNull(key) ? 0.0 : fallback));
+}
+
+void ReadQueryScaleAndLogitCap(ConfigReader& reader, double logit_cap, ModelConfig* config, BlockSpec* block) {
   block->placement = NormPlacement::kBothSides;
   const double scalar = reader.Number("query_pre_attn_scalar", 256.0);
   if (!(scalar > 0.0)) reader.Invalid("query_pre_attn_scalar", "expected a number above 0");
   block->attention.score_scale = static_cast<float>(1.0 / std::sqrt(scalar));
-  const auto read_cap = [&reader](const char* key, double fallback) {
-    return static_cast<float>(reader.Number(key, reader.IsNull(key) ? 0.0 : fallback));
-  };
-  block->attention.logit_soft_cap = read_cap("attn_logit_softcapping", attention_cap);
-  config->logit_soft_cap = read_cap("final_logit_softcapping", logit_cap);
+  config->logit_soft_cap = ReadCap(reader, "final_logit_softcapping", logit_cap);
 }
 
 void ReadGemma2(ConfigReader& reader, ModelConfig* config) {
   BlockSpec block;
-  ReadGemmaBlock(reader, {{256000, 2304, 26, 8192, true}, {8, 4, 256}, 9216}, config, &block);
-  ReadScalesAndCaps(reader, 50.0, 30.0, config, &block);
+  ReadGemmaBlock(reader, {{256000, 2304, 26, 8192, true}, {8, 4, 256}, 9216}, "hidden_activation", config, &block);
+  ReadQueryScaleAndLogitCap(reader, 30.0, config, &block);
+  block.attention.logit_soft_cap = ReadCap(reader, "attn_logit_softcapping", 50.0);
+  reader.Ignore({"sliding_window_size"});  // repeats sliding_window in the first files
   block.attention.rope = InternRope(*config, ReadRope(reader, GemmaRope(*config, block, 10000.0)).spec);
   const uint32_t window = reader.Size("sliding_window", 4096);
   const std::vector<bool> sliding =
@@ -105,6 +106,8 @@ RopePair ReadGemma3Ropes(ConfigReader& reader, ModelConfig* config, const BlockS
     pair.local = InternRope(*config, plain);
     return pair;
   }
+  // transformers 5 writes an empty set of parameters beside the two where layer_types has one kind only.
+  parameters.Expect("rope_type", {"\"default\""});
   ConfigReader full = parameters.Child("full_attention"), sliding = parameters.Child("sliding_attention");
   pair.global = InternRope(*config, ReadRopeParameters(full, reader, global).spec);
   pair.local = InternRope(*config, ReadRopeParameters(sliding, reader, local).spec);
@@ -116,8 +119,9 @@ RopePair ReadGemma3Ropes(ConfigReader& reader, ModelConfig* config, const BlockS
 
 void ReadGemma3(ConfigReader& reader, ModelConfig* config) {
   BlockSpec block;
-  ReadGemmaBlock(reader, {{262208, 2304, 26, 131072, true}, {8, 4, 256}, 9216}, config, &block);
-  ReadScalesAndCaps(reader, 0.0, 0.0, config, &block);
+  ReadGemmaBlock(reader, {{262208, 2304, 26, 131072, true}, {8, 4, 256}, 9216}, "hidden_activation", config, &block);
+  ReadQueryScaleAndLogitCap(reader, 0.0, config, &block);
+  reader.Ignore({"attn_logit_softcapping"});  // transformers' class holds it and never applies it
   AddHeadNorm(&block);
   const RopePair ropes = ReadGemma3Ropes(reader, config, block);
   const uint32_t window = reader.Size("sliding_window", 4096);

@@ -165,6 +165,7 @@ void ReadNeoX(ConfigReader& reader, ModelConfig* config) {
   BlockSpec block;
   ReadSizes(reader, {50432, 6144, 44, 2048}, config);
   ReadHeads(reader, {64, 0, 0}, *config, &block.attention, {"num_attention_heads", nullptr, nullptr});
+  ExpectDerivedHeadDim(reader, block.attention);
   RopeDefaults rope;
   rope.head_dim = block.attention.head_dim;
   rope.context_length = config->context_length;
@@ -181,6 +182,7 @@ void ReadNeoX(ConfigReader& reader, ModelConfig* config) {
   block.ffn.up_bias = block.ffn.down_bias = true;
   block.ffn.activation = ReadActivation(reader, "hidden_act", "gelu");
   block.ffn.ffn_dim = reader.Positive("intermediate_size", 24576);
+  reader.Ignore({"attention_probs_dropout_prob", "hidden_dropout_prob"});
   AddLayers(*config, block);
 }
 

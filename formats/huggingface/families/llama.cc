@@ -13,7 +13,7 @@ void ReadLlama(ConfigReader& reader, ModelConfig* config) {
   ReadMlpBias(reader, &block);
   // Left by conversions from other layouts; only the layout that transformers has is read.
   reader.Expect("rope_interleaved", {"false"});
-  reader.Ignore({"is_llama_config"});
+  reader.Ignore({"is_llama_config", "max_sequence_length"});
   AddLayers(*config, block);
 }
 
@@ -73,7 +73,7 @@ std::vector<bool> ReadRotatingLayers(ConfigReader& reader, uint32_t n_layers) {
 
 void ReadSmolLm3(ConfigReader& reader, ModelConfig* config) {
   BlockSpec block;
-  ReadLlamaLike(reader, {{{128256, 2048, 36, 32768, true}, {16, 4, 0}, 11008}, 1e-6, 2000000.0, false}, config, &block);
+  ReadLlamaLike(reader, {{{128256, 2048, 36, 32768, true}, {16, 4, 0}, 11008}, 1e-6, 2000000.0}, config, &block);
   ReadAttentionBias(reader, &block);
   ReadMlpBias(reader, &block);
   const uint32_t window = ReadSwitchedWindow(reader, 0);
@@ -89,7 +89,7 @@ void ReadSmolLm3(ConfigReader& reader, ModelConfig* config) {
 
 void ReadGranite(ConfigReader& reader, ModelConfig* config) {
   BlockSpec block;
-  ReadLlamaLike(reader, {{{32000, 4096, 32, 2048}, {32, 0, 0}, 11008}, 1e-6, 10000.0, false}, config, &block);
+  ReadLlamaLike(reader, {{{32000, 4096, 32, 2048}, {32, 0, 0}, 11008}, 1e-6}, config, &block);
   ReadAttentionBias(reader, &block);
   ReadMlpBias(reader, &block);
   block.attention.score_scale = static_cast<float>(reader.Number("attention_multiplier", 1.0));
@@ -109,7 +109,7 @@ constexpr WeightNames kOlmo2Names = {kModelBases, kOlmo2Tables, kRotaryBuffers};
 
 void ReadOlmo2(ConfigReader& reader, ModelConfig* config) {
   BlockSpec block;
-  ReadLlamaLike(reader, {{{50304, 4096, 32, 2048}, {32, 0, 0}, 11008}, 1e-5, 10000.0, false}, config, &block);
+  ReadLlamaLike(reader, {{{50304, 4096, 32, 2048}, {32, 0, 0}, 11008}, 1e-5}, config, &block);
   ReadAttentionBias(reader, &block);
   block.placement = NormPlacement::kSubLayerOutput;
   block.attention.qk_norm = QkNorm::kFullWidth;

@@ -9,12 +9,19 @@ namespace {
 
 constexpr WeightPattern kMixtralExperts[] = {
     {TensorRole::kRouter, PartKind::kAll, "{base}layers.{layer}.block_sparse_moe.gate.weight"},
+    {TensorRole::kRouter, PartKind::kAll, "{base}layers.{layer}.mlp.gate.weight"},
     {TensorRole::kExpertUp, PartKind::kGate, "{base}layers.{layer}.block_sparse_moe.experts.{expert}.w1.weight"},
     {TensorRole::kExpertUp, PartKind::kUp, "{base}layers.{layer}.block_sparse_moe.experts.{expert}.w3.weight"},
     {TensorRole::kExpertDown, PartKind::kAll, "{base}layers.{layer}.block_sparse_moe.experts.{expert}.w2.weight"},
 };
+/// All experts of a layer in one tensor, as transformers 5 holds them in memory; some files are saved so.
+constexpr WeightPattern kFusedExperts[] = {
+    {TensorRole::kExpertUp, PartKind::kAll, "{base}layers.{layer}.mlp.experts.gate_up_proj"},
+    {TensorRole::kExpertDown, PartKind::kAll, "{base}layers.{layer}.mlp.experts.down_proj"},
+};
+
 constexpr std::span<const WeightPattern> kMixtralTables[] = {kLlamaGlobals, kLlamaNorms, kLlamaAttention,
-                                                             kMixtralExperts};
+                                                             kMixtralExperts, kFusedExperts};
 constexpr WeightNames kMixtralNames = {kModelBases, kMixtralTables, kRotaryBuffers};
 
 constexpr const char* kRouterTraining[] = {"router_aux_loss_coef", "output_router_logits", "router_jitter_noise"};
@@ -40,8 +47,8 @@ constexpr WeightPattern kQwenExperts[] = {
     {TensorRole::kSharedDown, PartKind::kAll, "{base}layers.{layer}.mlp.shared_expert.down_proj.weight"},
     {TensorRole::kSharedGate, PartKind::kAll, "{base}layers.{layer}.mlp.shared_expert_gate.weight"},
 };
-constexpr std::span<const WeightPattern> kQwenTables[] = {kLlamaGlobals, kLlamaNorms, kLlamaAttention, kLlamaFfn,
-                                                          kQwenExperts};
+constexpr std::span<const WeightPattern> kQwenTables[] = {kLlamaGlobals, kLlamaNorms,  kLlamaAttention,
+                                                          kLlamaFfn,     kQwenExperts, kFusedExperts};
 constexpr WeightNames kQwenNames = {kModelBases, kQwenTables, kRotaryBuffers};
 
 struct QwenExperts {
@@ -73,7 +80,7 @@ void AddQwenLayers(ConfigReader& reader, const QwenExperts& defaults, const Bloc
 
 void ReadQwen2Moe(ConfigReader& reader, ModelConfig* config) {
   BlockSpec block;
-  ReadLlamaLike(reader, {{{151936, 2048, 24, 32768}, {16, 16, 0}, 5632}, 1e-6, 10000.0, false}, config, &block);
+  ReadLlamaLike(reader, {{{151936, 2048, 24, 32768}, {16, 16, 0}, 5632}, 1e-6}, config, &block);
   block.attention.qkv_bias = reader.Flag("qkv_bias", true);
   const bool slides = reader.Flag("use_sliding_window", false);
   const uint32_t window = reader.Size("sliding_window", reader.IsNull("sliding_window") ? 0 : 4096);
@@ -112,9 +119,10 @@ constexpr WeightNames kGptOssNames = {kModelBases, kGptOssTables, kRotaryBuffers
 /// The scaling that transformers assumes where the config names none.
 RopeSpec GptOssRope(ConfigReader& reader, const RopeDefaults& defaults) {
   if (reader.Has("rope_scaling") || reader.Has("rope_parameters")) return ReadRope(reader, defaults).spec;
-  const nlohmann::json assumed = {{"rope_type", "yarn"}, {"factor", 32.0},
-                                  {"beta_fast", 32.0},   {"beta_slow", 1.0},
-                                  {"truncate", false},   {"original_max_position_embeddings", 4096}};
+  const nlohmann::json assumed = {
+      {"rope_type", "yarn"}, {"factor", 32.0},
+      {"beta_fast", 32.0},   {"beta_slow", 1.0},
+      {"truncate", false},   {"original_max_position_embeddings", 4096u}};  // as the parser types it
   ConfigReader parameters(assumed, "rope_parameters.", &reader.errors());
   return ReadRopeParameters(parameters, reader, defaults).spec;
 }
@@ -134,14 +142,16 @@ void ReadGptOss(ConfigReader& reader, ModelConfig* config) {
   ReadAttentionBias(reader, &block);
   block.attention.sinks = true;
   block.ffn.activation = Activation::kClampedSwiglu;
-  block.ffn.clamp = static_cast<float>(reader.Number("swiglu_limit", 7.0));
+  block.ffn.clamp = 7.0f;
   block.ffn.ffn_dim = reader.Positive("intermediate_size", 2880);
   block.ffn.n_experts = reader.Positive(reader.Either({"num_local_experts", "num_experts"}), 128);
   block.ffn.top_k = reader.Positive(reader.Either({"num_experts_per_tok", "experts_per_token"}), 4);
   block.ffn.router_score = RouterScore::kSoftmaxOfTopK;
   block.ffn.router_bias = block.ffn.up_bias = block.ffn.down_bias = true;
   reader.Expect("hidden_act", {"\"silu\""});
+  // transformers has both as constants, whatever the file says.
   reader.Expect("swiglu_alpha", {"1.702"});
+  reader.Expect("swiglu_limit", {"7.0", "7"});
   reader.Ignore(kRouterTraining);
   reader.Ignore({"initial_context_length"});  // repeats original_max_position_embeddings
   const uint32_t window = reader.Size("sliding_window", reader.IsNull("sliding_window") ? 0 : 128);

@@ -4,16 +4,26 @@
 namespace linnet::formats {
 namespace {
 
-/// Sizes, heads and a partly rotated rope, which all but Phi-3's callers share.
-void ReadPartlyRotated(ConfigReader& reader, const ShapeDefaults& shape, double rotated_share, bool has_share_key,
+struct PartlyRotated {
+  double rotated_share = 1.0;
+  bool has_share_key = true;              // the family reads partial_rotary_factor
+  const char* head_dim_key = "head_dim";  // null: the head size follows from the others
+  uint32_t original_context_length = 0;   // RopeDefaults
+};
+
+/// Sizes, heads and rope, which all of this file's families share.
+void ReadPartlyRotated(ConfigReader& reader, const ShapeDefaults& shape, const PartlyRotated& family,
                        ModelConfig* config, BlockSpec* block) {
   ReadSizes(reader, shape.sizes, config);
-  ReadHeads(reader, shape.heads, *config, &block->attention, {"num_attention_heads", "num_key_value_heads", nullptr});
+  ReadHeads(reader, shape.heads, *config, &block->attention,
+            {"num_attention_heads", "num_key_value_heads", family.head_dim_key});
+  if (family.head_dim_key == nullptr) ExpectDerivedHeadDim(reader, block->attention);
   RopeDefaults rope;
   rope.head_dim = block->attention.head_dim;
   rope.context_length = config->context_length;
-  rope.rotated_share = rotated_share;
-  if (has_share_key) rope.share_key = "partial_rotary_factor";
+  rope.rotated_share = family.rotated_share;
+  rope.original_context_length = family.original_context_length;
+  if (family.has_share_key) rope.share_key = "partial_rotary_factor";
   block->attention.rope = InternRope(*config, ReadRope(reader, rope).spec);
   block->ffn.ffn_dim = reader.Positive("intermediate_size", shape.ffn_dim);
   reader.Ignore({"embd_pdrop", "resid_pdrop", "residual_dropout", "embedding_dropout"});
@@ -38,7 +48,7 @@ constexpr WeightNames kPhiNames = {kModelBases, kPhiTables, kRotaryBuffers};
 
 void ReadPhi(ConfigReader& reader, ModelConfig* config) {
   BlockSpec block;
-  ReadPartlyRotated(reader, {{51200, 2048, 24, 2048}, {32, 0, 0}, 8192}, 0.5, true, config, &block);
+  ReadPartlyRotated(reader, {{51200, 2048, 24, 2048}, {32, 0, 0}, 8192}, {0.5, true, nullptr}, config, &block);
   block.norm = LayerNorm(reader, 1e-5);
   config->final_norm = block.norm;
   config->head_bias = true;
@@ -61,13 +71,16 @@ constexpr WeightNames kPhi3Names = {kModelBases, kPhi3Tables, kRotaryBuffers};
 
 void ReadPhi3(ConfigReader& reader, ModelConfig* config) {
   BlockSpec block;
-  ReadPartlyRotated(reader, {{32064, 3072, 32, 4096}, {32, 0, 0}, 8192}, 1.0, true, config, &block);
+  ReadPartlyRotated(reader, {{32064, 3072, 32, 4096}, {32, 0, 0}, 8192}, {1.0, true, "head_dim", 4096}, config, &block);
   block.norm = RmsNorm(reader, 1e-5);
   config->final_norm = block.norm;
   block.attention.window = reader.Size("sliding_window", 0);
   block.ffn.activation = ReadActivation(reader, "hidden_act", "silu");
   reader.Expect("attention_bias", {"false"});
   reader.Expect("mlp_bias", {"false"});
+  reader.Expect("lm_head_bias", {"false"});
+  reader.Expect("full_attn_mod", {"1"});
+  reader.Expect("interpolate_factor", {"1"});
   reader.Ignore({"original_max_position_embeddings"});  // read with the scaling that it belongs to
   AddLayers(*config, block);
 }
@@ -82,7 +95,8 @@ constexpr WeightNames kStableLmNames = {kModelBases, kStableLmTables, kRotaryBuf
 
 void ReadStableLm(ConfigReader& reader, ModelConfig* config) {
   BlockSpec block;
-  ReadPartlyRotated(reader, {{50304, 2560, 32, 4096}, {32, 32, 0}, 6912}, 0.25, true, config, &block);
+  ReadPartlyRotated(reader, {{50304, 2560, 32, 4096}, {32, 32, 0}, 6912}, {0.25, true, nullptr}, config, &block);
+  reader.Expect("rotary_scaling_factor", {"1.0", "1"});
   block.norm = LayerNorm(reader, 1e-5);
   config->final_norm = block.norm;
   block.parallel = block.parallel_shared_norm = reader.Flag("use_parallel_residual", false);
@@ -108,7 +122,7 @@ constexpr WeightNames kStarCoder2Names = {kModelBases, kStarCoder2Tables, kRotar
 
 void ReadStarCoder2(ConfigReader& reader, ModelConfig* config) {
   BlockSpec block;
-  ReadPartlyRotated(reader, {{49152, 3072, 30, 4096, true}, {24, 2, 0}, 12288}, 1.0, false, config, &block);
+  ReadPartlyRotated(reader, {{49152, 3072, 30, 4096, true}, {24, 2, 0}, 12288}, {1.0, false}, config, &block);
   block.norm = LayerNorm(reader, 1e-5, "norm_epsilon");
   config->final_norm = block.norm;
   const bool bias = reader.Flag("use_bias", true);
@@ -119,7 +133,10 @@ void ReadStarCoder2(ConfigReader& reader, ModelConfig* config) {
   block.ffn.activation = ReadActivation(reader, "hidden_act", "gelu_pytorch_tanh");
   reader.Expect("norm_type", {"\"layer_norm\""});
   reader.Expect("mlp_type", {"\"default\""});
-  reader.Ignore({"activation_function"});  // published files carry it; transformers reads hidden_act
+  reader.Expect("scale_attn_weights", {"true"});
+  // Published files carry them; transformers reads hidden_act and norm_epsilon, and softmax is in f32 always.
+  reader.Ignore(
+      {"activation_function", "layer_norm_epsilon", "attention_softmax_in_fp32", "scale_attention_softmax_in_fp32"});
   AddLayers(*config, block);
 }
 

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "core/base/model_view.h"
@@ -20,6 +21,7 @@ using linnet::testing::ReadFile;
 using linnet::testing::SafetensorsWriter;
 using linnet::testing::TemporaryFolder;
 using linnet::testing::WriteFile;
+using nlohmann::json;
 
 bool Contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -327,7 +329,7 @@ TEST_SUITE("huggingface") {
     TemporaryFolder folder;
     WriteTiny(folder, TinyShapes());
     WriteFile(folder / "LICENSE.txt", "Apache-2.0");
-    WriteFile(folder / "generation_config.json", R"({"eos_token_id":[1,2]})");
+    WriteFile(folder / "generation_config.json", R"({"eos_token_id":[1,2,1000000]})");  // the last is no token
     const auto checkpoint = Open(folder.path());
     CHECK(checkpoint->info().license == "Apache-2.0");
     CHECK(checkpoint->info().name == std::filesystem::path(folder.path()).filename().string());
@@ -351,6 +353,43 @@ TEST_SUITE("huggingface") {
     CHECK(info.config.vocab_size == 512);
     CHECK(info.tokenizer.tokens.size() == 512);
     CHECK(std::count(info.generation.end_ids.begin(), info.generation.end_ids.end(), 2) == 1);
+  }
+
+  TEST_CASE("OpenHuggingFaceCheckpoint: a layer's experts in one tensor are read as its single ones are") {
+    constexpr uint64_t kExperts = 2, kWidth = 5, kDim = 4;
+    for (const bool mixtral : {true, false}) {
+      CAPTURE(mixtral);
+      json config = json::parse(kTinyConfig);
+      config["model_type"] = mixtral ? "mixtral" : "qwen3_moe";
+      config["num_experts"] = kExperts;
+      config["num_experts_per_tok"] = 1;
+      config["num_key_value_heads"] = config["num_attention_heads"];
+      config["moe_intermediate_size"] = mixtral ? json() : json(kWidth);
+      config["head_dim"] = kDim / config["num_attention_heads"].get<uint64_t>();
+      auto shapes = TinyShapes();
+      std::erase_if(shapes, [](const auto& entry) { return Contains(entry.first, ".mlp."); });
+      shapes["model.layers.0.mlp.gate.weight"] = {kExperts, kDim};
+      shapes["model.layers.0.mlp.experts.gate_up_proj"] = {kExperts, 2 * kWidth, kDim};
+      shapes["model.layers.0.mlp.experts.down_proj"] = {kExperts, kDim, kWidth};
+      if (!mixtral) {
+        const uint64_t head_dim = config["head_dim"];
+        shapes["model.layers.0.self_attn.q_norm.weight"] =
+            shapes["model.layers.0.self_attn.k_norm.weight"] = {head_dim};
+      }
+      TemporaryFolder folder;
+      WriteTiny(folder, shapes);
+      WriteFile(folder / "config.json", config.dump());
+      const auto checkpoint = Open(folder.path());
+      // The file's order is Linnet's: expert, then the gate's rows before up's. WriteTiny counts up from the name's
+      // size.
+      for (const auto& [role, name] : {std::pair(TensorRole::kExpertUp, "model.layers.0.mlp.experts.gate_up_proj"),
+                                       std::pair(TensorRole::kExpertDown, "model.layers.0.mlp.experts.down_proj")}) {
+        const std::vector<float> values = ReadAll(*checkpoint, Required(checkpoint->info().config, role, 0), 3);
+        for (size_t i = 0; i < values.size(); ++i) {
+          REQUIRE(values[i] == static_cast<float>(std::string(name).size() + i));
+        }
+      }
+    }
   }
 
   TEST_CASE("OpenHuggingFaceCheckpoint: a missing tensor is refused with the name tried") {

@@ -92,6 +92,11 @@ const std::set<std::string> kNoEffect = {"architectures",
                                          "transformers_version",
                                          "use_cache"};
 
+/// The same for keys inside rope_parameters or rope_scaling.
+bool IsSwitchedOffInRope(const std::string& key, const json& config) {
+  return key == "original_max_position_embeddings" && config.contains(key) && !config[key].is_null();
+}
+
 /// True where another value of `key` has no effect because of what the rest of this config says.
 bool IsSwitchedOff(const std::string& key, const json& config) {
   const auto is = [&config](const char* name, const json& value) {
@@ -121,7 +126,7 @@ bool IsSwitchedOff(const std::string& key, const json& config) {
     return config.contains("rope_parameters") && config["rope_parameters"].contains(key);
   }
   if (family == "phi3" && key == "original_max_position_embeddings") {
-    return !config.contains("rope_scaling") || config["rope_scaling"].is_null();  // unscaled, or given inside
+    return !config.contains("rope_scaling") || config["rope_scaling"].is_null();  // unscaled
   }
   if (family == "falcon") {
     if (key == "num_kv_heads") return is("new_decoder_architecture", false);
@@ -138,7 +143,7 @@ void WalkKeys(json& whole, json& object, const ModelConfig& original, const std:
       WalkKeys(whole, value, original, path + key + ".");
       continue;
     }
-    if (path.empty() && IsSwitchedOff(key, whole)) continue;
+    if (path.empty() ? IsSwitchedOff(key, whole) : IsSwitchedOffInRope(key, whole)) continue;
     const json kept = value;
     value = Mutated(kept);
     const auto changed = ReadHuggingFaceConfig(whole.dump(), nullptr);
@@ -311,6 +316,140 @@ TEST_SUITE("huggingface") {
     CHECK(gemma3.vocab_size == 262208);
     CHECK(gemma3.layer(4).attention.window == 4096);
     CHECK(gemma3.layer(5).attention.window == 0);
+  }
+
+  TEST_CASE("ReadHuggingFaceConfig: Gemma 3's ropes as written where layer_types has one kind only") {
+    json config = json::parse(R"({"model_type":"gemma3_text","num_hidden_layers":1,"layer_types":["sliding_attention"],
+        "rope_parameters":{"full_attention":{"rope_theta":1000000.0,"rope_type":"default"},"rope_theta":null,
+        "rope_type":"default","sliding_attention":{"rope_theta":5000.0,"rope_type":"default"}}})");
+    const ModelConfig read = Read(config);
+    CHECK(read.ropes[static_cast<size_t>(read.layer(0).attention.rope)].theta == 5000.0);
+    config["rope_parameters"]["rope_type"] = "yarn";
+    CHECK(Contains(Refusal(config.dump(), StatusCode::kUnsupported), "rope_parameters.rope_type"));
+  }
+
+  TEST_CASE("ReadHuggingFaceConfig: the original context length beside the rope parameters wins") {
+    json config = SmallLlamaWith("rope_scaling",
+                                 {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}});
+    CHECK(Read(config).ropes[0].original_context_length == 64);
+    config["original_max_position_embeddings"] = 32;
+    CHECK(Read(config).ropes[0].original_context_length == 32);
+    config.erase("rope_scaling");
+    CHECK(Read(config).ropes[0].scaling == RopeScaling::kNone);
+  }
+
+  TEST_CASE("ReadHuggingFaceConfig: head_dim is read, or refused where transformers would compute with another") {
+    for (const char* family : {"olmo2", "granite", "smollm3", "phi3", "starcoder2", "qwen2_moe"}) {
+      CAPTURE(family);
+      json config = SmallLlamaWith("model_type", family);
+      config["num_key_value_heads"] = 2;
+      CHECK(Read(config).layer(0).attention.head_dim == 16);
+      config["head_dim"] = 24;
+      CHECK(Read(config).layer(0).attention.head_dim == 24);
+    }
+    for (const char* family : {"phi", "gpt_neox", "stablelm"}) {
+      CAPTURE(family);
+      json config = SmallLlamaWith("model_type", family);
+      config["num_key_value_heads"] = family == std::string("gpt_neox") ? json() : json(4);
+      config["head_dim"] = 16;
+      CHECK(Read(config).layer(0).attention.head_dim == 16);
+      config["head_dim"] = 24;
+      CHECK(Contains(Refusal(config.dump(), StatusCode::kUnsupported), "head_dim 24"));
+    }
+  }
+
+  TEST_CASE("ReadHuggingFaceConfig: every Gemma reads its own key of the activation; Gemma 3 has no cap on scores") {
+    const auto read = [](const char* family, const char* key) {
+      return Read({{"model_type", family}, {"num_hidden_layers", 1}, {key, "gelu"}}).layer(0).ffn.activation;
+    };
+    CHECK(read("gemma", "hidden_act") == Activation::kGelu);
+    CHECK(read("gemma", "hidden_activation") == Activation::kGeluTanh);
+    for (const char* family : {"gemma2", "gemma3_text"}) {
+      CAPTURE(family);
+      CHECK(read(family, "hidden_act") == Activation::kGeluTanh);
+      CHECK(read(family, "hidden_activation") == Activation::kGelu);
+    }
+    const ModelConfig capped =
+        Read({{"model_type", "gemma3_text"}, {"attn_logit_softcapping", 50.0}, {"final_logit_softcapping", 30.0}});
+    CHECK(capped.layer(0).attention.logit_soft_cap == 0.0f);
+    CHECK(capped.logit_soft_cap == 30.0f);
+  }
+
+  TEST_CASE("ReadHuggingFaceConfig: keys of published files that change nothing, with the values that change nothing") {
+    const auto accepted = [](const char* family, const char* key, const json& value) {
+      CAPTURE(family);
+      CAPTURE(key);
+      const json plain = {{"model_type", family}};
+      json with = plain;
+      with[key] = value;
+      CHECK(Read(with) == Read(plain));
+    };
+    const auto refused = [](const char* family, const char* key, const json& value) {
+      const json config = {{"model_type", family}, {key, value}};
+      CHECK(Contains(Refusal(config.dump(), StatusCode::kUnsupported), key));
+    };
+    const struct {
+      const char *family, *key;
+      json harmless, other;  // null: any other is harmless too
+    } cases[] = {{"phi3", "full_attn_mod", 1, 2},
+                 {"phi3", "interpolate_factor", 1, 2},
+                 {"phi3", "lm_head_bias", false, true},
+                 {"gemma2", "sliding_window_size", 4096, nullptr},
+                 {"gpt2", "_num_labels", 1, nullptr},
+                 {"gpt2", "output_past", true, nullptr},
+                 {"gpt2", "custom_pipelines", json::object(), nullptr},
+                 {"llama", "max_sequence_length", 2048, nullptr},
+                 {"gpt_neox", "attention_probs_dropout_prob", 0, nullptr},
+                 {"gpt_neox", "hidden_dropout_prob", 0, nullptr},
+                 {"starcoder2", "attention_softmax_in_fp32", true, nullptr},
+                 {"starcoder2", "scale_attention_softmax_in_fp32", true, nullptr},
+                 {"starcoder2", "layer_norm_epsilon", 0.5, nullptr},
+                 {"starcoder2", "scale_attn_weights", true, false},
+                 {"stablelm", "rotary_scaling_factor", 1.0, 2.0},
+                 {"falcon", "ff_factor", 4, 3},
+                 {"gpt_oss", "swiglu_limit", 7.0, 6.0}};
+    for (const auto& [family, key, harmless, other] : cases) {
+      accepted(family, key, harmless);
+      if (!other.is_null()) refused(family, key, other);
+    }
+    Read(SmallLlamaWith("rope_scaling", {{"type", "linear"}, {"factor", 2.0}, {"finetuned", true}}));
+  }
+
+  TEST_CASE("ReadHuggingFaceConfig: what a scaling needs is not made up, and contradictions are refused") {
+    const auto invalid = [](const json& rope, const std::string& part) {
+      const std::string text = Refusal(SmallLlamaWith("rope_scaling", rope).dump(), StatusCode::kInvalidModel);
+      CAPTURE(text);
+      CHECK(Contains(text, part));
+      CHECK_FALSE(Contains(text, "-1"));
+    };
+    for (const char* type : {"linear", "dynamic", "yarn", "llama3"}) {
+      json rope = {{"rope_type", type}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
+      if (type == std::string("llama3")) rope["original_max_position_embeddings"] = 64;
+      invalid(rope, "rope_scaling.factor");
+    }
+    const json llama3 = {{"rope_type", "llama3"},
+                         {"factor", 2.0},
+                         {"low_freq_factor", 1.0},
+                         {"high_freq_factor", 4.0},
+                         {"original_max_position_embeddings", 64}};
+    for (const char* key : {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+      json rope = llama3;
+      rope.erase(key);
+      invalid(rope, key);
+    }
+    Read(SmallLlamaWith("rope_scaling", llama3));
+    invalid({{"rope_type", "yarn"}, {"factor", 2.0}, {"beta_fast", 1.0}, {"beta_slow", 4.0}}, "beta_fast");
+    invalid({{"rope_type", "linear"}, {"factor", 0.0}}, "factor");
+    const json derived = {{"rope_type", "yarn"}, {"original_max_position_embeddings", 64}};
+    CHECK(Read(SmallLlamaWith("rope_scaling", derived)).ropes[0].factor == 4.0);
+    const json contradiction = {{"rope_type", "linear"}, {"type", "yarn"}, {"factor", 2.0}};
+    const std::string text = Refusal(SmallLlamaWith("rope_scaling", contradiction).dump(), StatusCode::kUnsupported);
+    CHECK(Contains(text, "rope_scaling.type \"yarn\""));
+    const json same = {{"rope_type", "longrope"},
+                       {"type", "su"},
+                       {"short_factor", std::vector<float>(8, 1.0f)},
+                       {"long_factor", std::vector<float>(8, 2.0f)}};
+    CHECK(Read(SmallLlamaWith("rope_scaling", same)).ropes[0].scaling == RopeScaling::kLongRope);
   }
 
   TEST_CASE("ReadHuggingFaceConfig: DeepSeek's score scale has the square of YaRN's magnitude") {

@@ -186,6 +186,42 @@ TEST_SUITE("huggingface tokenizer") {
     CHECK(Read(files).status.code() == StatusCode::kInvalidModel);
   }
 
+  TEST_CASE("generation: ids outside the vocabulary are dropped, numbers that no sampler takes count as not given") {
+    HuggingFaceFiles files;
+    files.vocab_size = 10;
+    files.generation_config_json =
+        R"({"bos_token_id": 10, "eos_token_id": [9, 10, -7, 5000000000], "temperature": -0.5, "top_p": 1.5, "top_k": -3,
+            "repetition_penalty": 0})";
+    files.config_json = R"({"bos_token_id": 2, "eos_token_id": 3})";
+    Outcome outcome = Read(files);
+    REQUIRE(outcome.status.ok());
+    CHECK(outcome.generation.bos_id == 2);
+    CHECK(outcome.generation.end_ids == std::vector<int32_t>{9});
+    CHECK(outcome.generation.temperature == -1.0f);
+    CHECK(outcome.generation.top_p == -1.0f);
+    CHECK(outcome.generation.top_k == -1);
+    CHECK(outcome.generation.repetition_penalty == -1.0f);
+    files.generation_config_json = R"({"temperature": 1e5, "top_p": -0.1, "repetition_penalty": 1e300})";
+    outcome = Read(files);
+    REQUIRE(outcome.status.ok());
+    CHECK(outcome.generation.temperature == -1.0f);
+    CHECK(outcome.generation.top_p == -1.0f);
+    CHECK(outcome.generation.repetition_penalty == -1.0f);
+    files.generation_config_json = R"({"temperature": 1e4, "top_p": 1, "repetition_penalty": 0.5})";
+    outcome = Read(files);
+    CHECK(outcome.generation.temperature == 1e4f);
+    CHECK(outcome.generation.top_p == 1.0f);
+    CHECK(outcome.generation.repetition_penalty == 0.5f);
+    for (const char* broken : {"{", "", "[]", R"({"top_k": "many"})"}) {
+      CAPTURE(broken);
+      files.generation_config_json = broken;
+      outcome = Read(files);
+      CHECK(outcome.status.code() == StatusCode::kInvalidModel);
+      CHECK(outcome.diagnostic.find("generation_config.json") != std::string::npos);
+      CHECK(std::string(outcome.status.message()).find("tokenizer") == std::string::npos);
+    }
+  }
+
   TEST_CASE("a directory without tokenizer.json has no tokenizer, and SentencePiece alone is refused") {
     HuggingFaceFiles files;
     files.config_json = R"({"eos_token_id": 2})";
