@@ -87,8 +87,9 @@ Result<Session> Session::Create(const ModelView& model, Plan plan, std::span<con
 
 Status Session::State::CheckIds(std::span<const int32_t> ids) const {
   if (ids.empty()) return {StatusCode::kInvalidArgument, "no tokens were given", 0};
-  if (ids.size() > remaining())
+  if (ids.size() > remaining()) {
     return {StatusCode::kContextFull, "the tokens do not fit into the context", remaining()};
+  }
   const auto vocab_size = static_cast<int64_t>(model.config().vocab_size);
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= vocab_size) {

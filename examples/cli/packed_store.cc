@@ -56,16 +56,18 @@ Result<PackedStore> PackedStore::Open(const ModelView& model, const PackedLayout
   if (!path.empty()) {
     Diagnostic reason;
     auto mapping = FileMapping::Open(path, &reason);
-    if (!mapping.ok() || !Fits(model, layout, mapping->bytes())) {
+    bool fits = mapping.ok() && Fits(model, layout, mapping->bytes());
+    if (!fits) {
       const Status written = WritePackedFile(model, layout, path, &reason);
       if (written.ok()) {
         mapping = FileMapping::Open(path, &reason);
+        fits = mapping.ok() && Fits(model, layout, mapping->bytes());
       } else if (written.code() != StatusCode::kIoError) {
         if (diagnostic != nullptr) *diagnostic = reason;
         return written;
       }
     }
-    if (mapping.ok() && Fits(model, layout, mapping->bytes())) {
+    if (fits) {
       store.mapping_ = std::move(mapping).value();
       return store;
     }
