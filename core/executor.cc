@@ -59,10 +59,10 @@ Result<Executor> Executor::Create(const ModelView& model, const Plan& plan, std:
   executor.linears_.reserve(plan.packed.matrices.size());
   for (size_t i = 0; i < plan.packed.matrices.size(); ++i) {
     const PackedMatrix& matrix = plan.packed.matrices[i];
-    LINNET_ASSIGN_OR_RETURN(ops::Linear linear,
-                            ops::Linear::Create(model.tensors()[matrix.tensor], matrix.group,
+    LINNET_ASSIGN_OR_RETURN(ops::MatrixProduct product,
+                            ops::MatrixProduct::Create(model.tensors()[matrix.tensor], matrix.group,
                                                 packed.subspan(matrix.offset, matrix.bytes), seeds[i]));
-    executor.linears_.push_back(std::move(linear));
+    executor.linears_.push_back(std::move(product));
   }
   return executor;
 }

@@ -14,7 +14,7 @@
 #include "core/plan.h"
 #include "ops/rows.h"
 #include "ops/thread_pool.h"
-#include "ops/xnn_linear.h"
+#include "ops/matrix_product.h"
 
 namespace linnet {
 
@@ -139,7 +139,7 @@ class Executor {
   const Plan* plan_;
   Memory memory_;
   ops::ThreadPool* pool_;
-  std::vector<ops::Linear> linears_;               // one a packed matrix
+  std::vector<ops::MatrixProduct> linears_;        // one a packed matrix
   std::vector<std::vector<float>> alibi_slopes_;   // [n_layers], empty without ALiBi
   std::vector<std::vector<float>> rope_inv_freq_;  // one a rotary embedding, [rope_dim / 2]
   std::vector<uint32_t> rope_length_;              // sequence length that rope_inv_freq_ was computed for

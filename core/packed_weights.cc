@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/base/checked.h"
-#include "ops/xnn_linear.h"
+#include "ops/matrix_product.h"
 
 namespace linnet {
 namespace {
@@ -75,7 +75,7 @@ class SizeCache {
       if (known.Matches(shape)) return known.bytes;
     }
     LINNET_ASSIGN_OR_RETURN(const uint64_t bytes,
-                            ops::PackedMatrixBytes(shape.dtype, shape.n, shape.k, shape.block_size));
+                            ops::PackedProductBytes(shape.dtype, shape.n, shape.k, shape.block_size));
     shapes_.push_back(shape);
     shapes_.back().bytes = bytes;
     return bytes;
@@ -139,7 +139,7 @@ Header MakeHeader(const ModelView& model, const PackedLayout& layout, std::span<
 
 Result<PackedLayout> ComputePackedLayout(const ModelView& model) {
   PackedLayout layout;
-  LINNET_ASSIGN_OR_RETURN(layout.fingerprint, ops::PackingFingerprint());
+  LINNET_ASSIGN_OR_RETURN(layout.fingerprint, ops::ProductFingerprint());
   layout.first_of_tensor.assign(model.tensors().size(), -1);
   SizeCache sizes;
   for (size_t t = 0; t < model.tensors().size(); ++t) {
@@ -175,7 +175,7 @@ Status PackWeights(const ModelView& model, const PackedLayout& layout, std::span
   for (size_t i = 0; i < layout.matrices.size(); ++i) {
     const PackedMatrix& matrix = layout.matrices[i];
     LINNET_ASSIGN_OR_RETURN(seeds[i],
-                            ops::PackMatrix(model.tensors()[matrix.tensor], matrix.group, BiasPointer(model, matrix),
+                            ops::PackProduct(model.tensors()[matrix.tensor], matrix.group, BiasPointer(model, matrix),
                                             region.subspan(matrix.offset, matrix.bytes)));
     if (progress.function != nullptr &&
         !progress.function(progress.context, matrix.offset + matrix.bytes, layout.total_bytes)) {

@@ -27,7 +27,7 @@ struct PackedMatrix {
 struct PackedLayout {
   std::vector<PackedMatrix> matrices;     // in the order of the model's tensors
   std::vector<int32_t> first_of_tensor;   // [tensors]: index of the tensor's first matrix; -1: not a matrix product
-  std::array<uint8_t, 16> fingerprint{};  // ops::PackingFingerprint
+  std::array<uint8_t, 16> fingerprint{};  // ops::ProductFingerprint
   uint64_t total_bytes = 0;               // of the region, header included
 };
 

@@ -5,7 +5,7 @@
 
 #include "ops/attention.h"
 #include "ops/routing.h"
-#include "ops/xnn_linear.h"
+#include "ops/matrix_product.h"
 
 namespace linnet {
 namespace {

@@ -2,7 +2,7 @@
 #include "core/plan_builder.h"
 #include "ops/attention.h"
 #include "ops/routing.h"
-#include "ops/xnn_linear.h"
+#include "ops/matrix_product.h"
 
 namespace linnet {
 namespace {

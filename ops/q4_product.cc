@@ -1,0 +1,144 @@
+#include "ops/q4_product.h"
+
+#include <cstring>
+
+#include "core/base/check.h"
+
+// One instruction set: the one with vpdpbusd. The other kernels of this library do not want it (README.md), so it is
+// asked for in this file alone; without it XNNPACK multiplies.
+#define HWY_WANT_AVX3_DL
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/q4_product.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace linnet::ops::HWY_NAMESPACE {
+#if HWY_TARGET == HWY_AVX3_DL
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32 = hn::FixedTag<float, 16>;
+using I32 = hn::FixedTag<int32_t, 16>;
+using U32 = hn::FixedTag<uint32_t, 16>;
+using U8 = hn::FixedTag<uint8_t, 64>;
+using I8 = hn::FixedTag<int8_t, 64>;
+
+constexpr size_t kHalf = 16;        // outputs of one vector; a strip is two
+constexpr size_t kRowTile = 4;      // rows at once: 16 integer and f32 accumulators leave room for weights and scales
+constexpr size_t kVector = 64;      // bytes
+constexpr uint8_t kSignBit = 0x80;  // an int8 with this bit flipped is the same number plus 128, unsigned
+
+/// Four activations from x on, as unsigned bytes, in every lane.
+HWY_INLINE hn::Vec<U8> FourActivations(const int8_t* x) {
+  int32_t four;
+  std::memcpy(&four, x, sizeof(four));
+  return hn::Xor(hn::BitCast(U8(), hn::Set(I32(), four)), hn::Set(U8(), kSignBit));
+}
+
+HWY_INLINE hn::Vec<F32> ScalesAt(const uint8_t* bf16) {
+  const hn::FixedTag<uint16_t, 16> du16;
+  const auto bits = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(bf16));
+  return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
+}
+
+/// Rows [row, row + kRows) of one strip. Each vector of weights is unpacked once for all rows; per block there are
+/// kRows * 2 independent chains of block_size / 4 products, which is what covers their latency.
+template <size_t kRows>
+HWY_INLINE void StripTile(const Q4ProductArgs& args, const uint8_t* w, size_t row, size_t first_output) {
+  const F32 d;
+  const I32 di32;
+  const auto high_nibbles = hn::Set(U8(), uint8_t{0xf0});
+  const size_t k = args.shape.k, block = args.shape.block_size;
+  const int8_t* x = args.x + row * k;
+  hn::Vec<F32> sums[kRows][2];
+  const auto minus_sum0 = hn::LoadU(d, reinterpret_cast<const float*>(w));
+  const auto minus_sum1 = hn::LoadU(d, reinterpret_cast<const float*>(w) + kHalf);
+  w += 2 * kVector;
+  HWY_UNROLL(4)
+  for (size_t r = 0; r < kRows; ++r) {
+    const auto offset = hn::Set(d, static_cast<float>(args.rows[row + r].zero_point + 128));
+    sums[r][0] = hn::Mul(minus_sum0, offset);
+    sums[r][1] = hn::Mul(minus_sum1, offset);
+  }
+  for (size_t begin = 0; begin < k; begin += block) {
+    hn::Vec<I32> acc[kRows][2];
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = hn::Zero(di32);
+    for (size_t i = begin; i < begin + block; i += 8, w += 2 * kVector) {
+      const auto nibbles0 = hn::LoadU(U8(), w), nibbles1 = hn::LoadU(U8(), w + kVector);
+      const auto low = [&](hn::Vec<U8> nibbles) HWY_ATTR {
+        const auto shifted = hn::ShiftLeft<4>(hn::BitCast(U32(), nibbles));
+        return hn::BitCast(I8(), hn::And(hn::BitCast(U8(), shifted), high_nibbles));
+      };
+      const auto low0 = low(nibbles0), low1 = low(nibbles1);
+      const auto high0 = hn::BitCast(I8(), hn::And(nibbles0, high_nibbles));
+      const auto high1 = hn::BitCast(I8(), hn::And(nibbles1, high_nibbles));
+      HWY_UNROLL(4)
+      for (size_t r = 0; r < kRows; ++r) {
+        const auto a = FourActivations(x + r * k + i);
+        acc[r][0] = hn::SumOfMulQuadAccumulate(di32, a, low0, acc[r][0]);
+        acc[r][1] = hn::SumOfMulQuadAccumulate(di32, a, low1, acc[r][1]);
+      }
+      HWY_UNROLL(4)
+      for (size_t r = 0; r < kRows; ++r) {
+        const auto a = FourActivations(x + r * k + i + 4);
+        acc[r][0] = hn::SumOfMulQuadAccumulate(di32, a, high0, acc[r][0]);
+        acc[r][1] = hn::SumOfMulQuadAccumulate(di32, a, high1, acc[r][1]);
+      }
+    }
+    const auto scale0 = ScalesAt(w), scale1 = ScalesAt(w + kVector / 2);
+    w += kVector;
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < kRows; ++r) {
+      sums[r][0] = hn::MulAdd(hn::ConvertTo(d, acc[r][0]), scale0, sums[r][0]);
+      sums[r][1] = hn::MulAdd(hn::ConvertTo(d, acc[r][1]), scale1, sums[r][1]);
+    }
+  }
+  const size_t n = HWY_MIN(args.shape.n - first_output, 2 * kHalf);
+  const auto bias0 = hn::LoadU(d, reinterpret_cast<const float*>(w));
+  const auto bias1 = hn::LoadU(d, reinterpret_cast<const float*>(w) + kHalf);
+  HWY_UNROLL(4)
+  for (size_t r = 0; r < kRows; ++r) {
+    const auto scale = hn::Set(d, args.rows[row + r].scale);
+    float* out = args.out + (row + r) * args.shape.n + first_output;
+    hn::StoreN(hn::MulAdd(sums[r][0], scale, bias0), d, out, n);
+    if (n > kHalf) hn::StoreN(hn::MulAdd(sums[r][1], scale, bias1), d, out + kHalf, n - kHalf);
+  }
+}
+
+void Q4ProductImpl(const Q4ProductArgs& args, size_t first_strip, size_t n_strips) {
+  const auto* packed = reinterpret_cast<const uint8_t*>(args.packed);
+  const size_t strip_bytes = Q4StripBytes(args.shape);
+  // A strip's weights stay in the first cache, or the second, while all rows pass by.
+  for (size_t strip = first_strip; strip < first_strip + n_strips; ++strip) {
+    const uint8_t* w = packed + strip * strip_bytes;
+    const size_t first_output = strip * kQ4StripOutputs;
+    size_t row = 0;
+    for (; row + kRowTile <= args.n_rows; row += kRowTile) StripTile<kRowTile>(args, w, row, first_output);
+    const size_t rest = args.n_rows - row;
+    if (rest == 3) StripTile<3>(args, w, row, first_output);
+    if (rest == 2) StripTile<2>(args, w, row, first_output);
+    if (rest == 1) StripTile<1>(args, w, row, first_output);
+  }
+}
+
+#else
+void Q4ProductImpl(const Q4ProductArgs&, size_t, size_t) {}
+#endif
+}  // namespace linnet::ops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace linnet::ops {
+
+HWY_EXPORT(Q4ProductImpl);
+
+bool HasQ4Product() { return (hwy::SupportedTargets() & HWY_AVX3_DL) != 0; }
+
+void Q4ProductStrips(const Q4ProductArgs& args, size_t first_strip, size_t n_strips) {
+  LINNET_DCHECK(HasQ4Product());
+  HWY_DYNAMIC_DISPATCH(Q4ProductImpl)(args, first_strip, n_strips);
+}
+
+}  // namespace linnet::ops
+#endif
