@@ -45,6 +45,7 @@ class CommandSet {
 
 // One function a command; each stands in a file of its name.
 void AddConvert(CommandSet& commands);
+void AddSynth(CommandSet& commands);
 void AddInspect(CommandSet& commands);
 void AddPlan(CommandSet& commands);
 void AddLogits(CommandSet& commands);

@@ -2,16 +2,14 @@
 #include "core/count.h"
 
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "core/base/file_mapping.h"
 #include "examples/cli/args.h"
 #include "examples/cli/command.h"
+#include "examples/cli/config_file.h"
 #include "examples/cli/output.h"
-#include "formats/huggingface/config.h"
 
 namespace linnet::cli {
 namespace {
@@ -162,13 +160,9 @@ void PrintJsonReport(const Options& options, const ModelConfig& config, const Mo
 }
 
 Status Run(const Options& options, Diagnostic* diagnostic) {
-  std::string path = options.config;
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) path += "/config.json";
-  LINNET_ASSIGN_OR_RETURN(const FileMapping file, FileMapping::Open(path, diagnostic));
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  LINNET_ASSIGN_OR_RETURN(const ModelConfig config,
-                          formats::ReadHuggingFaceConfig(text, diagnostic, formats::StoredWeights::kAny));
+  LINNET_ASSIGN_OR_RETURN(const ConfigFile file, ConfigFile::Open(options.config, diagnostic));
+  const ModelConfig& config = file.config;
+  const std::string& path = file.path;
   const auto count = CountModel(config, options.count);
   if (!count.ok()) {
     if (diagnostic != nullptr) diagnostic->Set("%s", path.c_str());

@@ -33,6 +33,7 @@ int Run(int argc, char** argv) {
       "Every command explains itself: linnet COMMAND --help");
   CommandSet commands(app);
   AddConvert(commands);
+  AddSynth(commands);
   AddInspect(commands);
   AddPlan(commands);
   AddLogits(commands);

@@ -11,8 +11,8 @@ import tiny_checkpoint
 
 PROGRAM = []
 SHARED = os.environ.get("LINNET_SHARED_DIR", "")
-COMMANDS = ["convert", "inspect", "plan", "logits", "generate", "tokenize", "chat", "bench", "perplexity", "pack",
-            "count", "trace", "cpu"]
+COMMANDS = ["convert", "synth", "inspect", "plan", "logits", "generate", "tokenize", "chat", "bench", "perplexity",
+            "pack", "count", "trace", "cpu"]
 
 
 class ProgramTest(unittest.TestCase):
