@@ -2,6 +2,7 @@
 
 #include <cpuinfo.h>
 #include <xnnpack.h>
+#include <xnnpack/operator.h>  // private, of the same source: see CreateFromOneRow
 
 #include <algorithm>
 #include <bit>
@@ -83,20 +84,22 @@ struct Matrix {
   uint32_t block_size = 0;
   const void* data = nullptr;
   const void* scales = nullptr;
+  size_t output_stride = 0;  // between rows of the product; 0: n
 };
 
 Result<xnn_operator_t> CreateOperator(const Matrix& matrix, const float* bias, SingleMatrixCache& cache) {
   xnn_operator_t op = nullptr;
+  const size_t stride = matrix.output_stride != 0 ? matrix.output_stride : matrix.n;
   xnn_status status = xnn_status_invalid_parameter;
   switch (matrix.dtype) {
     case DType::kQ8:
-      status = xnn_create_fully_connected_nc_qd8_f32_qc8w(matrix.k, matrix.n, matrix.k, matrix.n,
+      status = xnn_create_fully_connected_nc_qd8_f32_qc8w(matrix.k, matrix.n, matrix.k, stride,
                                                           static_cast<const float*>(matrix.scales),
                                                           static_cast<const int8_t*>(matrix.data), bias, -INFINITY,
                                                           INFINITY, /*flags=*/0, nullptr, &cache.provider, &op);
       break;
     case DType::kQ4:
-      status = xnn_create_fully_connected_nc_qd8_f32_qb4w(matrix.k, matrix.n, matrix.k, matrix.n, matrix.block_size,
+      status = xnn_create_fully_connected_nc_qd8_f32_qb4w(matrix.k, matrix.n, matrix.k, stride, matrix.block_size,
                                                           kQ4ZeroPoint, static_cast<const uint16_t*>(matrix.scales),
                                                           matrix.data, bias, -INFINITY, INFINITY, /*flags=*/0, nullptr,
                                                           &cache.provider, &op);
@@ -104,7 +107,7 @@ Result<xnn_operator_t> CreateOperator(const Matrix& matrix, const float* bias, S
     case DType::kF32:
     case DType::kF16:
     case DType::kBF16:
-      status = xnn_create_fully_connected_nc_f32(matrix.k, matrix.n, matrix.k, matrix.n,
+      status = xnn_create_fully_connected_nc_f32(matrix.k, matrix.n, matrix.k, stride,
                                                  static_cast<const float*>(matrix.data), bias, -INFINITY, INFINITY,
                                                  /*flags=*/0, nullptr, &cache.provider, &op);
       break;
@@ -297,6 +300,48 @@ Linear::~Linear() = default;
 
 bool Linear::quantized_input() const { return IsQuantized(impl_->dtype); }
 
+namespace {
+
+// An operator over packed bytes, made as one of a single row and then told its number of rows. XNNPACK reads every
+// scale of a matrix whenever an operator is created, to check it; those of a packed matrix were checked when it was
+// packed, and reading them again would take a third of a start and bring pages in that no step uses. Null where the
+// operator is not what XNNPACK's private header says, or the bytes are of another kernel.
+xnn_operator_t CreateFromOneRow(const Matrix& matrix, SingleMatrixCache& cache) {
+  std::vector<uint16_t> q4_scales;
+  const float q8_scale = 1.0f;
+  Matrix row = matrix;
+  row.n = 1;
+  row.data = &cache;  // not read
+  row.scales = &q8_scale;
+  if (matrix.dtype == DType::kQ4) {
+    q4_scales.assign(matrix.k / matrix.block_size, BF16FromF32(1.0f));
+    row.scales = q4_scales.data();
+  }
+  row.output_stride = matrix.n;
+  // The seed is made of the numbers of rows and columns and of the kernel's tile by exclusive or.
+  const uint32_t seed = cache.seed;
+  cache.seed ^= static_cast<uint32_t>(matrix.n) ^ 1u;
+  const Result<xnn_operator_t> op = CreateOperator(row, nullptr, cache);
+  cache.seed = seed;
+  if (!op.ok()) return nullptr;
+  xnn_operator& made = *op.value();
+  if (made.group_output_channels == 1 && made.group_input_channels == matrix.k &&
+      made.output_pixel_stride == matrix.n && made.weights_cache == &cache.provider) {
+    made.group_output_channels = matrix.n;
+    return op.value();
+  }
+  xnn_delete_operator(op.value());
+  return nullptr;
+}
+
+}  // namespace
+
+uint64_t LinearHeapBytes() {
+  constexpr uint64_t kBlockOverhead = 16;  // what an allocator keeps beside a block
+  return sizeof(Linear) + sizeof(Linear::Impl) + kBlockOverhead + sizeof(xnn_operator) + XNN_ALLOCATION_ALIGNMENT +
+         kBlockOverhead;
+}
+
 Result<Linear> Linear::Create(const TensorView& weight, uint64_t group, std::span<const std::byte> packed,
                               uint32_t seed) {
   LINNET_RETURN_IF_ERROR(InitializeXnnpack());
@@ -309,6 +354,14 @@ Result<Linear> Linear::Create(const TensorView& weight, uint64_t group, std::spa
   impl->cache.seed = seed;
   impl->dtype = weight.dtype;
   Matrix matrix = GroupOf(weight, group);
+  if (IsQuantized(weight.dtype)) {
+    Matrix blocks = matrix;
+    if (weight.dtype == DType::kQ4) {
+      LINNET_ASSIGN_OR_RETURN(blocks.block_size, PackedBlockSize(matrix.k, matrix.block_size));
+    }
+    impl->op = CreateFromOneRow(blocks, impl->cache);
+    if (impl->op != nullptr) return Linear(std::move(impl));
+  }
   std::vector<uint16_t> doubled_scales;
   LINNET_RETURN_IF_ERROR(UsePackedBlocks(matrix, doubled_scales));
   const Result<xnn_operator_t> op = CreateOperator(matrix, nullptr, impl->cache);

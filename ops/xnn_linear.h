@@ -53,8 +53,8 @@ struct LinearInput {
 class Linear {
  public:
   /// `packed` and `seed` as PackMatrix made them from the same group of `weight`; the bytes outlive the Linear.
-  /// Errors: kInvalidModel where the seed does not fit this CPU's kernel, or a q4 or q8 scale is not a positive normal
-  /// number.
+  /// Reads neither the data nor the scales of `weight`: only its type and shape count.
+  /// Errors: kInvalidModel where the seed does not fit this CPU's kernel; kOutOfMemory.
   static Result<Linear> Create(const TensorView& weight, uint64_t group, std::span<const std::byte> packed,
                                uint32_t seed);
 
@@ -69,9 +69,16 @@ class Linear {
 
  private:
   struct Impl;
+  friend uint64_t LinearHeapBytes();
   explicit Linear(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+/// Heap that a Linear takes at most, itself included, known before any is made.
+uint64_t LinearHeapBytes();
+/// Heap of XNNPACK, cpuinfo and a pool of threads at most, beside all Linears: a few kilobytes and about 400 bytes for
+/// each of the machine's cores.
+constexpr uint64_t kLinearRuntimeBytes = 128 << 10;
 
 }  // namespace linnet::ops
 
