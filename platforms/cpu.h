@@ -3,8 +3,12 @@
 #define LINNET_PLATFORMS_CPU_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "core/base/diagnostic.h"
+#include "core/base/status.h"
 
 namespace linnet::platform {
 
@@ -41,6 +45,14 @@ CpuInfo DescribeCpu();
 /// Physical cores of the fast cluster inside the affinity mask, never more than the control groups' CPU quota; at
 /// least 1. A fast core has at least 60 % of the best one's speed, so that a prime core does not stand alone.
 uint32_t DefaultThreadCount();
+
+/// `threads`, cut to the whole CPUs of the control groups' CPU quota; at least 1.
+uint32_t CutToQuota(uint32_t threads);
+
+/// Binds this thread, and those that it starts from now on, to the logical CPUs `cpus` (numbers as the system has
+/// them). DefaultThreadCount counts inside them afterwards.
+/// Errors: kInvalidArgument naming a CPU that does not exist or is outside of the present affinity mask.
+Status BindToCpus(std::span<const uint32_t> cpus, Diagnostic* diagnostic);
 
 }  // namespace linnet::platform
 

@@ -2,7 +2,9 @@
 #ifndef LINNET_PLATFORMS_FILES_H_
 #define LINNET_PLATFORMS_FILES_H_
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/base/diagnostic.h"
 #include "core/base/status.h"
@@ -20,6 +22,17 @@ bool IsFolder(const std::string& path);
 
 /// True where both paths lead to one existing file, be it through links.
 bool IsSameFile(const std::string& a, const std::string& b);
+
+/// Writes down that a file was used now, as its access time. Not possible for other people's files: nothing is done.
+void MarkUsed(const std::string& path);
+
+struct RemovedFiles {
+  uint64_t count = 0;
+  uint64_t bytes = 0;
+};
+/// Removes the regular files directly in `folder` whose name ends with `suffix` and that were neither marked as used
+/// nor written in the last `seconds` (0: all of them). What cannot be removed stays; no folder, no files.
+RemovedFiles RemoveUnusedFiles(const std::string& folder, std::string_view suffix, uint64_t seconds);
 
 }  // namespace linnet::platform
 

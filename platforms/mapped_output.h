@@ -27,6 +27,9 @@ class MappedOutput {
   /// Zeros at first; page-aligned.
   std::span<std::byte> bytes() const { return bytes_; }
 
+  /// Takes the pages up to `length` out of this process's memory; what was written stays on its way to the file.
+  void DropPages(uint64_t length) const;
+
   /// Syncs and renames over the target. The memory can no longer be used.
   Status Commit(Diagnostic* diagnostic);
 

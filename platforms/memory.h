@@ -2,7 +2,9 @@
 #ifndef LINNET_PLATFORMS_MEMORY_H_
 #define LINNET_PLATFORMS_MEMORY_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/base/diagnostic.h"
 #include "core/base/status.h"
@@ -25,6 +27,11 @@ bool ResetPeakMemory();
 
 /// Bytes that new allocations can use without swapping; 0 where the system does not tell.
 uint64_t AvailableMemoryBytes();
+
+/// Reads these regions in and keeps their pages in memory until they are unmapped.
+/// Errors: kOutOfMemory with the bytes that are needed, the limit (RLIMIT_MEMLOCK) and what to do about it; nothing
+/// stays locked then.
+Status LockMemory(std::span<const std::span<const std::byte>> regions, Diagnostic* diagnostic);
 
 struct ReadBandwidth {
   double bytes_per_s = 0.0;   // median of the passes

@@ -1,7 +1,6 @@
 #include "platforms/cpu.h"
 
 #include <cpuinfo.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,33 +8,13 @@
 #include <map>
 #include <string>
 
+#include "platforms/posix/affinity.h"
 #include "platforms/posix/descriptor.h"
 #include "platforms/posix/microarchitecture.h"
 #include "platforms/posix/topology.h"
 
 namespace linnet::platform {
 namespace {
-
-constexpr size_t kMaxCpus = 8192;  // Linux's own largest NR_CPUS
-
-// The affinity mask, one flag a logical CPU; empty where the system does not tell.
-std::vector<bool> AllowedCpus() {
-  std::vector<bool> allowed;
-  for (size_t count = 1024; count <= kMaxCpus; count *= 2) {  // EINVAL: the kernel's mask is larger than ours
-    cpu_set_t* set = CPU_ALLOC(count);
-    if (set == nullptr) return allowed;
-    const size_t bytes = CPU_ALLOC_SIZE(count);
-    CPU_ZERO_S(bytes, set);
-    const bool known = sched_getaffinity(0, bytes, set) == 0;
-    if (known) {
-      allowed.resize(count);
-      for (size_t i = 0; i < count; ++i) allowed[i] = CPU_ISSET_S(i, bytes, set);
-    }
-    CPU_FREE(set);
-    if (known) return allowed;
-  }
-  return allowed;
-}
 
 // A core's speed beside others of this machine. The kernel's cpu_capacity (1024 for the best core) counts clock and
 // design; the highest clock alone is the fallback on ARM. On x86 boost clocks differ between equal cores, so a missing
@@ -209,5 +188,7 @@ CpuInfo DescribeCpu() {
 }
 
 uint32_t DefaultThreadCount() { return ChooseThreadCount(ReadTopology(AllowedCpus()), ReadCpuQuota("")); }
+
+uint32_t CutToQuota(uint32_t threads) { return CutToQuota(threads, ReadCpuQuota("")); }
 
 }  // namespace linnet::platform

@@ -69,6 +69,13 @@ Result<MappedOutput> MappedOutput::Create(const std::string& target, uint64_t by
   return output;
 }
 
+void MappedOutput::DropPages(uint64_t length) const {
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t whole = std::min<uint64_t>(length, bytes_.size()) / page * page;
+  // A shared mapping of a file: dirty pages stay in the page cache.
+  if (whole != 0) madvise(bytes_.data(), static_cast<size_t>(whole), MADV_DONTNEED);
+}
+
 Status MappedOutput::Commit(Diagnostic* diagnostic) {
   if (msync(bytes_.data(), bytes_.size(), MS_SYNC) != 0) {
     return FailWithErrno(diagnostic, "cannot write the file", target_, "sync", errno);

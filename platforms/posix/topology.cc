@@ -94,9 +94,12 @@ uint32_t ChooseThreadCount(std::span<const LogicalCpu> cpus, double quota_cpus) 
     if (cpu.allowed && IsFast(cpu.speed, best)) cores.push_back(cpu.core);
   }
   std::sort(cores.begin(), cores.end());
-  auto count = static_cast<uint32_t>(std::unique(cores.begin(), cores.end()) - cores.begin());
-  if (quota_cpus > 0.0 && quota_cpus < count) count = static_cast<uint32_t>(quota_cpus);
-  return std::max(count, 1u);
+  return CutToQuota(static_cast<uint32_t>(std::unique(cores.begin(), cores.end()) - cores.begin()), quota_cpus);
+}
+
+uint32_t CutToQuota(uint32_t threads, double quota_cpus) {
+  if (quota_cpus > 0.0 && quota_cpus < threads) threads = static_cast<uint32_t>(quota_cpus);
+  return std::max(threads, 1u);
 }
 
 double ReadCpuQuota(const std::string& root) {

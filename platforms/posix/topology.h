@@ -26,6 +26,9 @@ bool IsFast(double speed, double best_speed);
 /// "Fast" compares with the best allowed core, so that a process that is bound to little cores uses those.
 uint32_t ChooseThreadCount(std::span<const LogicalCpu> cpus, double quota_cpus);
 
+/// `threads`, cut to the whole CPUs of `quota_cpus` (0: no quota); >= 1.
+uint32_t CutToQuota(uint32_t threads, double quota_cpus);
+
 /// The smallest CPU quota, in CPUs, that a control group (v1 or v2) of this process or one above it sets; 0: none.
 /// `root` stands before every path: empty, or a test's folder.
 double ReadCpuQuota(const std::string& root);

@@ -281,6 +281,23 @@ TEST_SUITE("platforms") {
     CHECK(folder.count() == 1);
   }
 
+  TEST_CASE("MappedOutput: pages that were let go keep what was written") {
+    TemporaryFolder folder;
+    Diagnostic diagnostic;
+    constexpr size_t kBytes = 3 << 20;
+    auto output = linnet::platform::MappedOutput::Create(folder / "out", kBytes, &diagnostic);
+    REQUIRE_MESSAGE(output.ok(), diagnostic.text());
+    const auto bytes = output->bytes();
+    for (size_t i = 0; i < kBytes; ++i) bytes[i] = static_cast<std::byte>(i * 7);
+    output->DropPages(kBytes / 2 + 5);
+    output->DropPages(kBytes + 100'000);
+    bool same = true;
+    for (size_t i = 0; i < kBytes; ++i) same = same && bytes[i] == static_cast<std::byte>(i * 7);
+    CHECK(same);
+    REQUIRE(output->Commit(&diagnostic).ok());
+    CHECK(ReadFile(folder / "out").size() == kBytes);
+  }
+
   TEST_CASE("MappedOutput: a size that no disk has is refused and leaves nothing") {
     TemporaryFolder folder;
     Diagnostic diagnostic;

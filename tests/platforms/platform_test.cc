@@ -1,10 +1,16 @@
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -99,6 +105,62 @@ TEST_SUITE("platforms") {
     sched_setaffinity(0, sizeof(old), &old);
   }
 
+  TEST_CASE("BindToCpus: binds to allowed CPUs and names one that is not") {
+    cpu_set_t old;
+    REQUIRE(sched_getaffinity(0, sizeof(old), &old) == 0);
+    uint32_t first = 0, outside = 0;
+    while (!CPU_ISSET(first, &old)) ++first;
+    while (CPU_ISSET(outside, &old)) ++outside;
+    Diagnostic diagnostic;
+    CHECK(BindToCpus({}, &diagnostic).code() == StatusCode::kInvalidArgument);
+    const uint32_t mixed[] = {first, outside};
+    CHECK(BindToCpus(mixed, &diagnostic).code() == StatusCode::kInvalidArgument);
+    CHECK(std::string(diagnostic.text()).find("found " + std::to_string(outside)) != std::string::npos);
+    const uint32_t beyond[] = {100'000};
+    CHECK(BindToCpus(beyond, &diagnostic).code() == StatusCode::kInvalidArgument);
+    cpu_set_t now;
+    REQUIRE(sched_getaffinity(0, sizeof(now), &now) == 0);
+    CHECK(CPU_EQUAL(&now, &old));  // nothing changed
+    const uint32_t twice[] = {first, first};
+    if (!BindToCpus(twice, &diagnostic).ok()) {
+      MESSAGE("skipped: the affinity mask cannot be set here");
+      return;
+    }
+    REQUIRE(sched_getaffinity(0, sizeof(now), &now) == 0);
+    CHECK(CPU_COUNT(&now) == 1);
+    CHECK(CPU_ISSET(first, &now));
+    CHECK(DefaultThreadCount() == 1);
+    sched_setaffinity(0, sizeof(old), &old);
+  }
+
+  TEST_CASE("LockMemory: locks whole pages, and a limit that is too small is told with what is needed") {
+    struct rlimit old = {};
+    REQUIRE(getrlimit(RLIMIT_MEMLOCK, &old) == 0);
+    std::vector<std::byte> small(100), large(1 << 20);
+    const std::span<const std::byte> one[] = {small}, both[] = {small, large, {}};
+    Diagnostic diagnostic;
+    if (old.rlim_cur >= 65536) CHECK(LockMemory(one, &diagnostic).ok());
+    // A process with CAP_IPC_LOCK is not limited: the child gives every privilege up.
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      const struct rlimit limit = {65536, 65536};
+      if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || (geteuid() == 0 && setuid(65534) != 0)) _exit(2);
+      const bool refused = LockMemory(both, &diagnostic).code() == StatusCode::kOutOfMemory;
+      const std::string text = diagnostic.text();
+      const bool told = text.find("found 65536") != std::string::npos && text.find("ulimit -l") != std::string::npos;
+      _exit(refused && told ? 0 : 1);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 2) {
+      MESSAGE("skipped: the limit cannot be set here");
+    } else {
+      CHECK(WEXITSTATUS(status) == 0);
+    }
+  }
+
   TEST_CASE("MonotonicNanoseconds: does not go back and counts nanoseconds") {
     const uint64_t start = MonotonicNanoseconds();
     usleep(2000);
@@ -172,6 +234,33 @@ TEST_SUITE("platforms") {
     CHECK_FALSE(IsFolder(folder / "file"));
     CHECK(MakeFolders(folder / "file/x", &diagnostic).code() == StatusCode::kIoError);
     CHECK(std::string(diagnostic.text()).find(folder / "file") != std::string::npos);
+  }
+
+  TEST_CASE("RemoveUnusedFiles: removes what has the suffix and was neither used nor written lately") {
+    TemporaryFolder folder;
+    const auto make = [&](const std::string& name, time_t age) {
+      linnet::testing::WriteFile(folder / name, "four");
+      const timespec times[2] = {{time(nullptr) - age, 0}, {time(nullptr) - age, 0}};
+      REQUIRE(utimensat(AT_FDCWD, (folder / name).c_str(), times, 0) == 0);
+    };
+    make("old.packed", 1000);
+    make("new.packed", 10);
+    make("used.packed", 1000);
+    make("future.packed", -100'000);
+    make("old.other", 1000);
+    linnet::testing::WriteFile(folder / "target", "x");
+    REQUIRE(symlink((folder / "target").c_str(), (folder / "link.packed").c_str()) == 0);
+    REQUIRE(mkdir((folder / "folder.packed").c_str(), 0777) == 0);
+    MarkUsed(folder / "used.packed");
+    RemovedFiles removed = RemoveUnusedFiles(folder.path(), ".packed", 500);
+    CHECK(removed.count == 1);
+    CHECK(removed.bytes == 4);
+    CHECK(access((folder / "old.packed").c_str(), F_OK) != 0);
+    removed = RemoveUnusedFiles(folder.path(), ".packed", 0);
+    CHECK(removed.count == 3);
+    CHECK(folder.count() == 4);  // the other suffix, the link, its target, the folder
+    CHECK(RemoveUnusedFiles(folder / "none", ".packed", 0).count == 0);
+    MarkUsed(folder / "none");  // nothing happens
   }
 
   TEST_CASE("InterruptScope: a signal raises the flag and old handlers come back") {

@@ -10,6 +10,7 @@
 namespace {
 
 using linnet::platform::ChooseThreadCount;
+using linnet::platform::CutToQuota;
 using linnet::platform::FindKilobytes;
 using linnet::platform::LogicalCpu;
 using linnet::platform::ParseNumber;
@@ -60,6 +61,13 @@ TEST_SUITE("platforms") {
     CHECK(ChooseThreadCount(cpus, 100.0) == 8);
     for (size_t i = 2; i < 8; ++i) cpus[i].allowed = false;
     CHECK(ChooseThreadCount(cpus, 3.0) == 2);
+  }
+
+  TEST_CASE("CutToQuota: whole CPUs of the quota, at least one") {
+    CHECK(CutToQuota(4, 0.0) == 4);
+    CHECK(CutToQuota(4, 2.9) == 2);
+    CHECK(CutToQuota(4, 0.5) == 1);
+    CHECK(CutToQuota(4, 8.0) == 4);
   }
 
   TEST_CASE("ReadCpuQuota: version 2 takes the smallest of the group and those above it") {
