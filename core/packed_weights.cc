@@ -10,7 +10,7 @@ namespace linnet {
 namespace {
 
 constexpr char kMagic[8] = {'L', 'N', 'T', 'P', 'A', 'C', 'K', '1'};
-constexpr uint32_t kVersion = 2;  // raised when XNNPACK's version or this layout changes in a way seeds do not show
+constexpr uint32_t kVersion = 3;  // raised when XNNPACK's version or this layout changes in a way seeds do not show
 
 // The seeds follow the header, then the matrices.
 struct Header {
@@ -20,7 +20,7 @@ struct Header {
   uint8_t content_hash[32];
   uint8_t fingerprint[16];
   uint64_t total_bytes;
-  uint64_t checksum;  // of the seeds and of samples of the matrices: see Checksum
+  uint64_t checksum;  // of samples of the matrices and of the seeds: see Checksum
   uint8_t reserved[48];
 };
 static_assert(sizeof(Header) == 128);
@@ -101,29 +101,46 @@ const float* BiasPointer(const ModelView& model, const PackedMatrix& matrix) {
   return bias.f32() + (bias.rank == 1 ? 0 : matrix.group * bias.columns());
 }
 
-// FNV-1a over 8-byte words of the seeds and of one page in every 512 KiB (and the last). It finds files that were cut,
-// torn or overwritten in larger pieces at the price of a few hundred page faults; a hash of everything would read all
-// weights at every start.
-uint64_t Checksum(const PackedLayout& layout, std::span<const std::byte> region) {
-  constexpr size_t kPage = 4096, kStride = size_t{512} << 10;
-  uint64_t sum = 0xcbf29ce484222325u;
-  const auto add = [&](size_t begin, size_t end) {
+// FNV-1a over 8-byte words of one page in every 512 KiB, of the last one and of the seeds. It finds files that were
+// cut, torn or overwritten in larger pieces at the price of a few hundred page faults; a hash of everything would read
+// all weights at every start. It grows with the matrices, so that packing need not come back to pages that it has let
+// go.
+class Checksum {
+ public:
+  explicit Checksum(const PackedLayout& layout, std::span<const std::byte> region)
+      : region_(region),
+        seeds_end_(sizeof(Header) + AlignUp(layout.matrices.size() * sizeof(uint32_t), sizeof(uint64_t))),
+        next_(seeds_end_) {}
+
+  // Everything before `end` has its final bytes.
+  void AddUpTo(size_t end) {
+    for (; next_ + kPage <= end; next_ += kStride) Add(next_, next_ + kPage);
+  }
+  uint64_t Finish() {
+    AddUpTo(region_.size());
+    Add(region_.size() - std::min(region_.size() - sizeof(Header), kPage), region_.size());
+    Add(sizeof(Header), std::min(seeds_end_, region_.size()));
+    return sum_;
+  }
+
+ private:
+  static constexpr size_t kPage = 4096, kStride = size_t{512} << 10;
+
+  void Add(size_t begin, size_t end) {
     for (size_t i = begin; i + sizeof(uint64_t) <= end; i += sizeof(uint64_t)) {
       uint64_t word;
-      std::memcpy(&word, region.data() + i, sizeof(word));
-      sum = (sum ^ word) * 0x100000001b3u;
+      std::memcpy(&word, region_.data() + i, sizeof(word));
+      sum_ = (sum_ ^ word) * 0x100000001b3u;
     }
-  };
-  const size_t seeds_end = sizeof(Header) + AlignUp(layout.matrices.size() * sizeof(uint32_t), sizeof(uint64_t));
-  add(sizeof(Header), std::min(seeds_end, region.size()));
-  for (size_t begin = seeds_end; begin < region.size(); begin += kStride) {
-    add(begin, std::min(begin + kPage, region.size()));
   }
-  add(region.size() - std::min(region.size() - sizeof(Header), kPage), region.size());
-  return sum;
-}
 
-Header MakeHeader(const ModelView& model, const PackedLayout& layout, std::span<const std::byte> region) {
+  std::span<const std::byte> region_;
+  size_t seeds_end_;
+  size_t next_;
+  uint64_t sum_ = 0xcbf29ce484222325u;
+};
+
+Header MakeHeader(const ModelView& model, const PackedLayout& layout, uint64_t checksum) {
   Header header = {};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.version = kVersion;
@@ -131,7 +148,7 @@ Header MakeHeader(const ModelView& model, const PackedLayout& layout, std::span<
   std::memcpy(header.content_hash, model.content_hash.data(), sizeof(header.content_hash));
   std::memcpy(header.fingerprint, layout.fingerprint.data(), sizeof(header.fingerprint));
   header.total_bytes = layout.total_bytes;
-  header.checksum = Checksum(layout, region);
+  header.checksum = checksum;
   return header;
 }
 
@@ -166,23 +183,29 @@ Result<PackedLayout> ComputePackedLayout(const ModelView& model) {
   return layout;
 }
 
+bool ReadWhereMapped(const PackedLayout& layout, std::span<const TensorView> tensors, size_t index) {
+  return layout.first_of_tensor[index] < 0 || tensors[index].role == TensorRole::kTokenEmbedding;
+}
+
 Status PackWeights(const ModelView& model, const PackedLayout& layout, std::span<std::byte> region,
                    PackProgress progress) {
   if (region.size() != layout.total_bytes) {
     return {StatusCode::kInvalidArgument, "the region for packed weights has another size than the layout"};
   }
   auto* seeds = reinterpret_cast<uint32_t*>(region.data() + sizeof(Header));
+  Checksum checksum(layout, region);
   for (size_t i = 0; i < layout.matrices.size(); ++i) {
     const PackedMatrix& matrix = layout.matrices[i];
     LINNET_ASSIGN_OR_RETURN(seeds[i],
                             ops::PackProduct(model.tensors()[matrix.tensor], matrix.group, BiasPointer(model, matrix),
                                             region.subspan(matrix.offset, matrix.bytes)));
+    checksum.AddUpTo(matrix.offset + matrix.bytes);
     if (progress.function != nullptr &&
         !progress.function(progress.context, matrix.offset + matrix.bytes, layout.total_bytes)) {
       return {StatusCode::kCancelled, "packing was stopped"};
     }
   }
-  const Header header = MakeHeader(model, layout, region);
+  const Header header = MakeHeader(model, layout, checksum.Finish());
   std::memcpy(region.data(), &header, sizeof(header));
   return Status::Ok();
 }
@@ -191,7 +214,7 @@ Result<std::span<const uint32_t>> OpenPackedWeights(const ModelView& model, cons
                                                     std::span<const std::byte> region) {
   constexpr const char* kMismatch = "packed weights are damaged, or of another model, CPU or version";
   if (region.size() != layout.total_bytes) return Status(StatusCode::kInvalidModel, kMismatch);
-  const Header expected = MakeHeader(model, layout, region);
+  const Header expected = MakeHeader(model, layout, Checksum(layout, region).Finish());
   if (std::memcmp(region.data(), &expected, sizeof(expected)) != 0) {
     return Status(StatusCode::kInvalidModel, kMismatch);
   }

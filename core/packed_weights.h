@@ -34,7 +34,12 @@ struct PackedLayout {
 /// Errors: kUnsupported or kOutOfMemory from XNNPACK's initialization; kInvalidModel on overflow.
 Result<PackedLayout> ComputePackedLayout(const ModelView& model);
 
-/// Called after every matrix with bytes done and in all; returns false to stop.
+/// True for a tensor that steps read where the model file is mapped: no matrix of a product, or one that is a table of
+/// embeddings as well.
+bool ReadWhereMapped(const PackedLayout& layout, std::span<const TensorView> tensors, size_t index);
+
+/// Called after every matrix with bytes done and in all; returns false to stop. The bytes done are not touched again
+/// but for the header's and the seeds' (the first page or two): the caller may let go of them and of the weights read.
 struct PackProgress {
   bool (*function)(void* context, uint64_t bytes_done, uint64_t bytes_total) = nullptr;
   void* context = nullptr;

@@ -1,12 +1,15 @@
 #include "core/plan.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "core/base/checked.h"
 #include "core/kv_shape.h"
 #include "core/plan_builder.h"
 #include "core/tensor_index.h"
 #include "ops/thread_pool.h"
+#include "ops/xnn_linear.h"
 
 namespace linnet {
 namespace {
@@ -64,12 +67,32 @@ ops::KvLayout KvLayoutOf(const ModelConfig& config, const Plan& plan, uint32_t l
   return ops::MakeKvLayout(shape);
 }
 
+template <typename T>
+uint64_t HeapBytes(const std::vector<T>& vector) {
+  return vector.capacity() * sizeof(T);
+}
+
+// Heap of the plan's vectors, which the session keeps, and of what the executor computes once (Executor's members).
+uint64_t TableBytes(const ModelConfig& config, const Plan& plan) {
+  uint64_t bytes = sizeof(Plan) + HeapBytes(plan.kv) + HeapBytes(plan.kv_offsets) + HeapBytes(plan.packed.matrices) +
+                   HeapBytes(plan.packed.first_of_tensor);
+  for (const ExecutionPlan* steps : {&plan.prefill, &plan.decode}) {
+    bytes += HeapBytes(steps->steps) + HeapBytes(steps->buffers);
+  }
+  for (uint32_t layer = 0; layer < config.n_layers; ++layer) {
+    const AttentionSpec& attention = config.layer(layer).attention;
+    bytes += sizeof(std::vector<float>) + (attention.alibi ? attention.n_heads * sizeof(float) : 0);
+  }
+  for (const RopeSpec& rope : config.ropes) bytes += sizeof(std::vector<float>) + rope.rope_dim / 2 * sizeof(float);
+  return bytes;
+}
+
 void PlanMemory(const ModelView& model, Plan& plan) {
   MemoryPlan& memory = plan.memory;
   for (size_t i = 0; i < model.tensors().size(); ++i) {
     const TensorView& tensor = model.tensors()[i];
-    const bool is_packed_only = plan.packed.first_of_tensor[i] >= 0 && tensor.role != TensorRole::kTokenEmbedding;
-    if (!is_packed_only) memory.mapped_weights += tensor.data.size() + tensor.scales.size();
+    if (!ReadWhereMapped(plan.packed, model.tensors(), i)) continue;
+    memory.mapped_weights += tensor.data.size() + tensor.scales.size();
   }
   memory.packed_weights = plan.packed.total_bytes;
   const auto region = [&](BufferUse use) {
@@ -80,26 +103,88 @@ void PlanMemory(const ModelView& model, Plan& plan) {
   memory.scratch = region(BufferUse::kScratch);
   memory.logits = region(BufferUse::kLogits);
   memory.session = memory.kv_cache + memory.activations + memory.scratch + memory.logits;
+  memory.operators = plan.packed.matrices.size() * ops::LinearHeapBytes() + ops::kLinearRuntimeBytes;
+  memory.tables = TableBytes(model.config(), plan);
+  memory.thread_stacks = plan.options.n_threads * kThreadStackBytes;
 }
 
-}  // namespace
-
-Result<Plan> MakePlan(const ModelView& model, const SessionOptions& options) {
+// A plan for options without zeros.
+Result<Plan> PlanFor(const ModelView& model, const SessionOptions& options, const PackedLayout& packed) {
   Plan plan;
   plan.options = options;
   LINNET_RETURN_IF_ERROR(FillDefaults(model.config(), plan.options));
   plan.kv_type = ChooseKvType(model, options.kv);
+  plan.kv.reserve(model.config().n_layers);
+  plan.kv_offsets.reserve(model.config().n_layers);
   for (uint32_t layer = 0; layer < model.config().n_layers; ++layer) {
     plan.kv.push_back(KvLayoutOf(model.config(), plan, layer));
     plan.kv_offsets.push_back(plan.memory.kv_cache);
     LINNET_ASSIGN_OR_RETURN(plan.memory.kv_cache, CheckedAdd(plan.memory.kv_cache, plan.kv.back().bytes));
   }
-  LINNET_ASSIGN_OR_RETURN(plan.packed, ComputePackedLayout(model));
+  plan.packed = packed;
   const TensorIndexTable tensors(model);
   plan.prefill = PlanBuilder(model, tensors, plan, plan.options.chunk_tokens).Build();
   plan.decode = PlanBuilder(model, tensors, plan, 1).Build();
   PlanMemory(model, plan);
   return plan;
+}
+
+bool Fits(const Plan& plan) {
+  const uint64_t budget = plan.options.memory_budget;
+  return plan.options.other_bytes <= budget && plan.memory.Total() <= budget - plan.options.other_bytes;
+}
+
+// The plan of the largest context up to `most` that fits; `plan`, made from `options`, fits already.
+Result<Plan> WithLargestContext(const ModelView& model, SessionOptions options, Plan plan, uint32_t most) {
+  constexpr uint32_t kBlock = ops::kKvBlock;  // within a block every context takes the same bytes
+  uint32_t fits = options.context_tokens / kBlock, above = static_cast<uint32_t>(CeilDiv(most, kBlock)) + 1;
+  while (options.context_tokens < most && above - fits > 1) {
+    const uint32_t middle = fits + (above - fits) / 2;
+    SessionOptions larger = options;
+    larger.context_tokens = std::min(middle * kBlock, most);
+    LINNET_ASSIGN_OR_RETURN(Plan next, PlanFor(model, larger, plan.packed));
+    if (Fits(next)) {
+      plan = std::move(next);
+      fits = middle;
+    } else {
+      above = middle;
+    }
+  }
+  return plan;
+}
+
+Result<Plan> PlanWithinBudget(const ModelView& model, const SessionOptions& asked, const PackedLayout& packed) {
+  const uint32_t most = asked.context_tokens != 0 ? asked.context_tokens : UsableContext(model.config());
+  struct Attempt {
+    uint32_t chunk, least_context;
+  };
+  std::vector<Attempt> attempts;
+  const auto add = [&](uint32_t largest_chunk, uint32_t smallest_chunk, uint32_t least_context) {
+    const uint32_t least = asked.context_tokens != 0 ? asked.context_tokens : std::min(least_context, most);
+    if (asked.chunk_tokens != 0) largest_chunk = smallest_chunk = asked.chunk_tokens;
+    for (uint32_t chunk = largest_chunk; chunk >= smallest_chunk; chunk /= 2) attempts.push_back({chunk, least});
+  };
+  add(kDefaultChunk, kBudgetChunk, kBudgetContext);
+  add(kBudgetChunk, 1, ops::kKvBlock);
+  uint64_t needed = 0;
+  for (const Attempt& attempt : attempts) {
+    SessionOptions options = asked;
+    options.context_tokens = attempt.least_context;
+    options.chunk_tokens = attempt.chunk;
+    LINNET_ASSIGN_OR_RETURN(Plan plan, PlanFor(model, options, packed));
+    if (Fits(plan)) return WithLargestContext(model, options, std::move(plan), most);
+    needed = plan.memory.Total() + asked.other_bytes;
+  }
+  return Status(StatusCode::kOutOfMemory, "the memory budget is too small", static_cast<int64_t>(needed));
+}
+
+}  // namespace
+
+Result<Plan> MakePlan(const ModelView& model, const SessionOptions& options) {
+  SessionOptions filled = options;
+  LINNET_RETURN_IF_ERROR(FillDefaults(model.config(), filled));
+  LINNET_ASSIGN_OR_RETURN(const PackedLayout packed, ComputePackedLayout(model));
+  return options.memory_budget == 0 ? PlanFor(model, filled, packed) : PlanWithinBudget(model, options, packed);
 }
 
 }  // namespace linnet

@@ -27,11 +27,20 @@ struct SessionOptions {
     kF16,
     kInt8
   } kv = Kv::kAuto;  // auto: f16 where weights are quantized, else f32
+  /// Bytes that MemoryPlan::Total() and other_bytes may take together; 0: no limit. Where it is set, what was not asked
+  /// for is chosen: the largest context up to the model's own, and the default chunk or a smaller one (MakePlan).
+  uint64_t memory_budget = 0;
+  uint64_t other_bytes = 0;  // what the caller keeps beside the session: a tokenizer, a sampler
 };
 
 constexpr uint32_t kDefaultContext = 4096;
 constexpr uint32_t kDefaultChunk =
     128;  // measured: larger chunks gain nothing once the matrix products are bound by arithmetic
+
+/// With a memory budget the chunk is halved, down to kBudgetChunk, before a context that was not asked for becomes
+/// smaller than kBudgetContext: a conversation needs some room, a shorter chunk only takes longer.
+constexpr uint32_t kBudgetContext = 512;
+constexpr uint32_t kBudgetChunk = 16;
 
 using BufferId = uint16_t;
 inline constexpr BufferId kNoBuffer = 0xffff;
@@ -242,7 +251,12 @@ struct ExecutionPlan {
   std::array<uint64_t, kBufferUses> region_bytes{};  // of each BufferUse
 };
 
-/// Exact bytes of every class that a session uses, known before anything is loaded.
+/// Stack that each thread of the pool touches at most, the caller's included. Deepest is an attention tile; what the
+/// system reserves for a thread beyond that is address space without memory.
+constexpr uint64_t kThreadStackBytes = 64 << 10;
+
+/// Bytes of every class that a session uses, known before anything is loaded. Exact, but for the heap of the operators
+/// and the stacks, which are upper bounds.
 struct MemoryPlan {
   uint64_t mapped_weights = 0;  // tensors of the model file that are read where they are mapped
   uint64_t packed_weights = 0;  // the packed region: a mapped file once it exists
@@ -250,7 +264,14 @@ struct MemoryPlan {
   uint64_t activations = 0;
   uint64_t scratch = 0;
   uint64_t logits = 0;
-  uint64_t session = 0;  // kv_cache + activations + scratch + logits: what Session::Create takes in one piece
+  uint64_t session = 0;        // kv_cache + activations + scratch + logits: what Session::Create takes in one piece
+  uint64_t operators = 0;      // XNNPACK's operators, one a matrix, XNNPACK itself and the pool: heap
+  uint64_t tables = 0;         // the plan itself and the executor's tables: heap
+  uint64_t thread_stacks = 0;  // kThreadStackBytes a thread
+
+  /// What is anonymous where packed weights are a mapped file.
+  uint64_t Anonymous() const { return session + operators + tables + thread_stacks; }
+  uint64_t Total() const { return mapped_weights + packed_weights + Anonymous(); }
 };
 
 /// Everything that is decided before a session exists. The vectors are load-time memory; running allocates nothing.
@@ -266,7 +287,13 @@ struct Plan {
 };
 
 /// Plans a session. The plan refers to the description inside `model`, which must outlive it.
-/// Errors: kInvalidArgument for options out of range (the context beyond kMaxContext, no threads); kUnsupported.
+/// A budget counts every class, mapped ones too: it is what the device must have for the session to run without reading
+/// its weights again and again. Context and chunk that were asked for stay; else the chunk is the largest of
+/// kDefaultChunk, / 2, ... for which a context of kBudgetContext (or the one asked for) fits, and the context the
+/// largest that then fits, in whole blocks of the KV cache.
+///
+/// Errors: kInvalidArgument for options out of range (the context beyond kMaxContext, no threads); kUnsupported;
+/// kOutOfMemory where nothing fits the budget: value() is the smallest one that would do.
 Result<Plan> MakePlan(const ModelView& model, const SessionOptions& options);
 
 /// Gives every buffer of `use` an offset such that buffers whose lifetimes meet do not overlap; returns the bytes of

@@ -32,6 +32,8 @@ ExecutionPlan PlanBuilder::Build() && {
   for (size_t use = 0; use < kBufferUses; ++use) {
     out_.region_bytes[use] = AssignOffsets(out_.buffers, static_cast<BufferUse>(use));
   }
+  out_.steps.shrink_to_fit();  // the session keeps them
+  out_.buffers.shrink_to_fit();
   return std::move(out_);
 }
 

@@ -84,6 +84,84 @@ TEST_SUITE("core") {
     CHECK(small == 128);  // 64 + 32 - 1 positions in whole blocks of 64
     CHECK(large == 4096);
   }
+
+  TEST_CASE("MakePlan: a budget is used up to the byte and never passed") {
+    for (const uint32_t window : {0u, 64u}) {
+      const testing::BuiltModel model(testing::TinyConfig({.n_layers = 2, .context_length = 4096, .window = window}));
+      SessionOptions options = {.n_threads = 2};
+      for (const uint32_t context : {512u, 1024u, 4096u}) {
+        CAPTURE(context);
+        options.context_tokens = context;
+        options.chunk_tokens = 0;
+        options.memory_budget = 0;
+        const auto free = MakePlan(model.view(), options);
+        REQUIRE(free.ok());
+        // Exactly enough, beside what the caller keeps: the same plan, found without being told the context.
+        options.context_tokens = 0;
+        options.other_bytes = 1000;
+        options.memory_budget = free->memory.Total() + 1000;
+        const auto exact = MakePlan(model.view(), options);
+        REQUIRE(exact.ok());
+        CHECK(exact->options.context_tokens == context);
+        CHECK(exact->options.chunk_tokens == kDefaultChunk);
+        CHECK(exact->memory.Total() == free->memory.Total());
+        // A byte less: a block of positions less, or a shorter chunk for the least context.
+        --options.memory_budget;
+        const auto less = MakePlan(model.view(), options);
+        REQUIRE(less.ok());
+        CHECK(less->memory.Total() + 1000 <= options.memory_budget);
+        if (context == kBudgetContext) {  // what the shorter chunk leaves may then go to the context
+          CHECK(less->options.chunk_tokens == kDefaultChunk / 2);
+          CHECK(less->options.context_tokens >= kBudgetContext);
+        } else {
+          CHECK(less->options.chunk_tokens == kDefaultChunk);
+          CHECK(less->options.context_tokens == context - 64);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("MakePlan: with a budget the context reaches the model's own, not only the default") {
+    const testing::BuiltModel model(testing::TinyConfig({.context_length = 8000}));
+    const auto plan = MakePlan(model.view(), {.memory_budget = uint64_t{1} << 40});
+    REQUIRE(plan.ok());
+    CHECK(plan->options.context_tokens == 8000);
+    CHECK(MakePlan(model.view(), {})->options.context_tokens == kDefaultContext);
+  }
+
+  TEST_CASE("MakePlan: what was asked for stays, and a budget that is too small says what it takes") {
+    const testing::BuiltModel model(testing::TinyConfig({.context_length = 4096}));
+    const auto total = [&](SessionOptions options) { return MakePlan(model.view(), options)->memory.Total(); };
+    // A context: the chunk gives way down to one token.
+    SessionOptions options = {.context_tokens = 1000};
+    options.memory_budget = total({.context_tokens = 1000, .chunk_tokens = 1});
+    auto plan = MakePlan(model.view(), options);
+    REQUIRE(plan.ok());
+    CHECK(plan->options.context_tokens == 1000);
+    CHECK(plan->options.chunk_tokens == 1);
+    const auto needed = static_cast<int64_t>(options.memory_budget--);
+    plan = MakePlan(model.view(), options);
+    CHECK(plan.status().code() == StatusCode::kOutOfMemory);
+    CHECK(plan.status().value() == needed);
+    // A chunk: the context gives way down to one block.
+    options = {.chunk_tokens = 100};
+    options.memory_budget = total({.context_tokens = 192, .chunk_tokens = 100});
+    plan = MakePlan(model.view(), options);
+    REQUIRE(plan.ok());
+    CHECK(plan->options.context_tokens == 192);
+    CHECK(plan->options.chunk_tokens == 100);
+    // Nothing: what the smallest of all takes.
+    options = {.memory_budget = 1};
+    plan = MakePlan(model.view(), options);
+    CHECK(plan.status().code() == StatusCode::kOutOfMemory);
+    CHECK(plan.status().value() == static_cast<int64_t>(total({.context_tokens = 64, .chunk_tokens = 1})));
+    // What the caller keeps alone is more than there is.
+    options = {.memory_budget = 1 << 30, .other_bytes = uint64_t{2} << 30};
+    CHECK(MakePlan(model.view(), options).status().code() == StatusCode::kOutOfMemory);
+    // Wrong options are wrong with a budget too.
+    CHECK(MakePlan(model.view(), {.n_threads = 0, .memory_budget = 1 << 30}).status().code() ==
+          StatusCode::kInvalidArgument);
+  }
 }
 
 }  // namespace linnet
