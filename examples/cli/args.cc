@@ -1,5 +1,7 @@
 #include "examples/cli/args.h"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdio>
 #include <limits>
@@ -74,6 +76,41 @@ bool ParseNumbers(std::string_view text, int64_t min, int64_t max, std::vector<i
   }
 }
 
+uint64_t ParseBytes(std::string_view text) {
+  double number = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  std::string unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (unit.size() == 3 && unit.ends_with("ib")) unit.resize(1);
+  constexpr std::string_view kUnits = "kmgt";
+  const size_t power = unit.empty() ? 0 : kUnits.find(unit[0]) + 1;
+  if (error != std::errc() || unit.size() > 1 || (power == 0 && !unit.empty())) return 0;
+  number *= static_cast<double>(uint64_t{1} << (10 * power));
+  return number >= 1.0 && number < 0x1p53 ? static_cast<uint64_t>(number) : 0;
+}
+
+bool ParseRanges(std::string_view text, uint32_t max, std::vector<uint32_t>* numbers) {
+  const char* at = text.data();
+  const char* end = at + text.size();
+  const auto number = [&](uint32_t* value) {
+    const auto [next, error] = std::from_chars(at, end, *value);
+    at = next;
+    return error == std::errc() && *value <= max;
+  };
+  while (true) {
+    uint32_t first = 0;
+    if (!number(&first)) return false;
+    uint32_t last = first;
+    if (at < end && *at == '-' && (++at, !number(&last) || last < first)) return false;
+    for (uint32_t value = first; value <= last; ++value) numbers->push_back(value);
+    if (at == end) break;
+    if (*at++ != ',') return false;
+  }
+  std::sort(numbers->begin(), numbers->end());
+  numbers->erase(std::unique(numbers->begin(), numbers->end()), numbers->end());
+  return true;
+}
+
 void AddModelArgument(CLI::App* command, std::string* path) {
   command->add_option("model", *path, "The model file (made by linnet convert)")->required()->type_name("MODEL");
 }
@@ -81,6 +118,19 @@ void AddModelArgument(CLI::App* command, std::string* path) {
 void AddThreadsOption(CLI::App* command, uint32_t* threads) {
   command->add_option("-t,--threads", *threads, "Threads (default: the fast cores that this process may use)")
       ->check(CLI::Range(1u, kMaxThreads));
+}
+
+void AddCpusOption(CLI::App* command, std::vector<uint32_t>* cpus) {
+  const auto parse = [cpus](const std::string& text) {
+    cpus->clear();
+    if (ParseRanges(text, kMaxCpu, cpus)) return;
+    throw CLI::ValidationError("--cpus", "expected numbers and ranges such as 0-1,3, found \"" + text + "\"");
+  };
+  command
+      ->add_option_function<std::string>("--cpus", parse,
+                                         "Run on these logical CPUs only, a thread on each unless --threads says "
+                                         "otherwise (default: those that the process may use)")
+      ->type_name("N-N,N,...");
 }
 
 CLI::Option* AddJsonFlag(CLI::App* command, bool* json) {
@@ -117,6 +167,19 @@ void AddRunOptionsWithoutThreads(CLI::App* command, RunOptions* options) {
   command->add_option("--cpu", options->cpu_level, "Use no more than this instruction-set level of the CPU")
       ->check(CLI::IsMember(CpuLevels()))
       ->type_name("LEVEL");
+  const auto parse_memory = [options](const std::string& text) {
+    options->memory_bytes = ParseBytes(text);
+    if (options->memory_bytes != 0) return;
+    throw CLI::ValidationError("--memory", "expected bytes such as 300M or 1.5G, found \"" + text + "\"");
+  };
+  command
+      ->add_option_function<std::string>(
+          "--memory", parse_memory,
+          "Stay within this many bytes (K, M, G: powers of 1024), counting all that plan prints, mapped files too; "
+          "chooses the largest context and prefill chunk that fit where --context and --chunk do not say")
+      ->type_name("BYTES");
+  command->add_flag("--lock", options->lock, "Keep weights, KV cache and activations in memory (mlock)");
+  AddCpusOption(command, &options->cpus);
   command->add_flag("--no-cache", options->no_cache,
                     "Read and write no file of packed weights: pack them into memory at every start");
 }

@@ -21,8 +21,11 @@ struct RunOptions {
   uint32_t chunk_tokens = 0;
   uint32_t threads = 0;  // 0: platform::DefaultThreadCount()
   SessionOptions::Kv kv = SessionOptions::Kv::kAuto;
-  std::string cpu_level;  // empty: the best of this CPU
-  bool no_cache = false;  // pack weights into anonymous memory, read and write no packed file
+  std::string cpu_level;       // empty: the best of this CPU
+  bool no_cache = false;       // pack weights into anonymous memory, read and write no packed file
+  uint64_t memory_bytes = 0;   // SessionOptions::memory_budget; 0: none
+  bool lock = false;           // weights and session memory stay resident
+  std::vector<uint32_t> cpus;  // logical CPUs to run on; empty: those that the process may use
 };
 
 void AddModelArgument(CLI::App* command, std::string* path);
@@ -33,6 +36,7 @@ void AddRunOptionsWithoutThreads(CLI::App* command, RunOptions* options);
 /// --kv; `default_text` is what the help says about a missing one.
 void AddKvOption(CLI::App* command, const std::string& default_text, std::function<void(ops::KvType)> assign);
 void AddThreadsOption(CLI::App* command, uint32_t* threads);
+void AddCpusOption(CLI::App* command, std::vector<uint32_t>* cpus);
 CLI::Option* AddJsonFlag(CLI::App* command, bool* json);
 
 /// --NAME 1,2,3: token ids, at least one, each >= 0.
@@ -54,10 +58,18 @@ struct SamplerArguments {
 /// `temperature_default` is what the help says about a missing --temp.
 void AddSamplerOptions(CLI::App* command, SamplerArguments* arguments, const std::string& temperature_default);
 
+/// "300M", "1.5G", "4096": bytes, K, M, G and T being powers of 1024 (with or without iB). 0 where anything else stands
+/// there.
+uint64_t ParseBytes(std::string_view text);
+
+/// "0-3,6": numbers in [0, max] and ranges of them, sorted, each once. False where anything else stands there.
+bool ParseRanges(std::string_view text, uint32_t max, std::vector<uint32_t>* numbers);
+
 /// Splits "1,2,3" (commas, white space or both) into numbers in [min, max]. False where anything else stands there.
 bool ParseNumbers(std::string_view text, int64_t min, int64_t max, std::vector<int64_t>* numbers);
 
 constexpr uint32_t kMaxThreads = 256;  // ops::ThreadPool::kMaxThreads
+constexpr uint32_t kMaxCpu = 8191;     // Linux's own largest number of CPUs, less one
 constexpr uint32_t kMaxGeneratedTokens = kMaxContext;
 
 }  // namespace linnet::cli

@@ -204,8 +204,9 @@ Status BenchThreads(const Options& options, const std::vector<Test>& tests, uint
 }
 
 Status Run(Options& options, Diagnostic* diagnostic) {
+  LINNET_RETURN_IF_ERROR(PrepareProcess(options.run, diagnostic));
   const platform::CpuInfo cpu = platform::DescribeCpu();
-  if (options.threads.empty()) options.threads = {cpu.default_threads};
+  if (options.threads.empty()) options.threads = {ToSessionOptions(options.run, 1).n_threads};
   const std::vector<Test> tests = MakeTests(options);
   platform::ResetPeakMemory();
   if (!options.json) PrintFormat("%-14s %7s %14s %11s\n", "test", "threads", "tokens/s", "spread");

@@ -5,11 +5,14 @@
 #include <utility>
 
 #include "examples/cli/cpu_level.h"
+#include "examples/cli/memory_report.h"
 #include "examples/cli/output.h"
 #include "examples/cli/packed_store.h"
 #include "formats/linnet/tokenizer_section.h"
 #include "platforms/clock.h"
 #include "platforms/cpu.h"
+#include "platforms/mapped_output.h"
+#include "platforms/memory.h"
 
 namespace linnet::cli {
 
@@ -20,6 +23,7 @@ struct LoadedModel::State {
   formats::ModelFile file;
   ModelView view;
   std::optional<PackedStore> packed;
+  platform::AnonymousMemory memory;  // the session's
   std::optional<ops::ThreadPool> pool;
   std::optional<Session> session;
   double load_seconds = 0.0;
@@ -38,7 +42,12 @@ SessionOptions ToSessionOptions(const RunOptions& options, uint32_t logit_rows) 
   SessionOptions session;
   session.context_tokens = options.context_tokens;
   session.chunk_tokens = options.chunk_tokens;
-  session.n_threads = options.threads != 0 ? options.threads : platform::DefaultThreadCount();
+  session.n_threads = options.threads;
+  if (options.threads == 0 && !options.cpus.empty()) {
+    session.n_threads = std::min(platform::CutToQuota(static_cast<uint32_t>(options.cpus.size())), kMaxThreads);
+  } else if (options.threads == 0) {
+    session.n_threads = platform::DefaultThreadCount();
+  }
   session.logit_rows = logit_rows;
   session.kv = options.kv;
   return session;
@@ -64,43 +73,83 @@ void NoteLongContext(const RunOptions& options, const ModelConfig& config) {
        options.context_tokens, reached);
 }
 
+void NoteBudget(const RunOptions& options, const Plan& plan, uint64_t other_bytes) {
+  Note("--memory %s: context %u, chunk %u take %s", HumanBytes(options.memory_bytes).c_str(),
+       plan.options.context_tokens, plan.options.chunk_tokens, HumanBytes(plan.memory.Total() + other_bytes).c_str());
+}
+
+// What steps read where the model file is mapped, its description and vocabulary, the packed weights, the session's
+// memory.
+Status LockModel(const formats::ModelFile& file, const Plan& plan, std::span<const std::byte> packed,
+                 std::span<const std::byte> memory, Diagnostic* diagnostic) {
+  std::vector<std::span<const std::byte>> regions = {packed, memory, file.tokenizer_bytes()};
+  const auto tensors = file.view().tensors();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!ReadWhereMapped(plan.packed, tensors, i)) continue;
+    regions.push_back(tensors[i].data);
+    regions.push_back(tensors[i].scales);
+  }
+  return platform::LockMemory(regions, diagnostic);
+}
+
 }  // namespace
+
+Status PrepareProcess(const RunOptions& options, Diagnostic* diagnostic) {
+  LINNET_RETURN_IF_ERROR(ApplyCpuLevel(options.cpu_level, diagnostic));
+  return options.cpus.empty() ? Status::Ok() : platform::BindToCpus(options.cpus, diagnostic);
+}
+
+Result<Plan> PlanRun(const formats::ModelFile& file, const RunOptions& options, uint32_t logit_rows,
+                     Diagnostic* diagnostic) {
+  SessionOptions session = ToSessionOptions(options, logit_rows);
+  if (options.memory_bytes != 0) {
+    LINNET_ASSIGN_OR_RETURN(const OtherMemory other, MeasureOtherMemory(file, diagnostic));
+    session.memory_budget = options.memory_bytes;
+    session.other_bytes = other.Total();
+  }
+  auto plan = MakePlan(file.view(), session);
+  if (plan.ok()) return plan;
+  if (plan.status().code() == StatusCode::kOutOfMemory && session.memory_budget != 0) {
+    return Fail(diagnostic, plan.status().code(), plan.status().message(),
+                "%s: --memory: expected at least %lld bytes, found %llu", options.model.c_str(),
+                static_cast<long long>(plan.status().value()), static_cast<unsigned long long>(options.memory_bytes));
+  }
+  if (diagnostic != nullptr) diagnostic->Set("%s", options.model.c_str());
+  return plan.status();
+}
 
 Result<LoadedModel> LoadedModel::Load(const RunOptions& options, uint32_t logit_rows, Diagnostic* diagnostic) {
   const uint64_t start_ns = platform::MonotonicNanoseconds();
-  LINNET_RETURN_IF_ERROR(ApplyCpuLevel(options.cpu_level, diagnostic));
+  LINNET_RETURN_IF_ERROR(PrepareProcess(options, diagnostic));
   LINNET_ASSIGN_OR_RETURN(formats::ModelFile file, formats::ModelFile::Open(options.model, diagnostic));
   auto state = std::make_unique<State>(std::move(file));
-  auto plan = MakePlan(state->view, ToSessionOptions(options, logit_rows));
-  if (!plan.ok()) {
-    if (diagnostic != nullptr) diagnostic->Set("%s", options.model.c_str());
-    return plan.status();
-  }
+  LINNET_ASSIGN_OR_RETURN(Plan plan, PlanRun(state->file, options, logit_rows, diagnostic));
   NoteLongContext(options, state->file.config());
+  if (options.memory_bytes != 0) NoteBudget(options, plan, plan.options.other_bytes);
   std::string packed_path;
   if (!options.no_cache) {
     Diagnostic reason;
-    auto path = PackedFilePath(state->view, plan->packed, &reason);
+    auto path = PackedFilePath(state->view, plan.packed, &reason);
     if (path.ok()) {
       packed_path = *path;
     } else {
       Note("packed weights stay in memory this time: %s", reason.text());
     }
   }
-  LINNET_ASSIGN_OR_RETURN(state->packed, PackedStore::Open(state->view, plan->packed, packed_path, diagnostic));
-  LINNET_ASSIGN_OR_RETURN(state->pool, ops::ThreadPool::Create(plan->options.n_threads));
-  const uint64_t session_bytes = plan->memory.session;
-  auto session = Session::Create(state->view, std::move(plan).value(), state->packed->bytes(), *state->pool);
+  LINNET_ASSIGN_OR_RETURN(state->packed, PackedStore::Open(state->file, plan.packed, packed_path, diagnostic));
+  LINNET_ASSIGN_OR_RETURN(state->memory, platform::AnonymousMemory::Create(plan.memory.session, diagnostic));
+  LINNET_ASSIGN_OR_RETURN(state->pool, ops::ThreadPool::Create(plan.options.n_threads));
+  auto session =
+      Session::Create(state->view, std::move(plan), state->packed->bytes(), *state->pool, state->memory.bytes());
   if (!session.ok()) {
-    if (diagnostic != nullptr) {
-      diagnostic->Set("%s: session of %llu bytes", options.model.c_str(),
-                      static_cast<unsigned long long>(session_bytes));
-    }
+    if (diagnostic != nullptr) diagnostic->Set("%s", options.model.c_str());
     return session.status();
   }
   state->session.emplace(std::move(session).value());
-  // Creating operators reads every block's scale where the model file is mapped; no step will again.
-  if (state->file.mapping() != nullptr) state->file.mapping()->DropPages(0, state->file.file_bytes());
+  if (options.lock) {
+    LINNET_RETURN_IF_ERROR(
+        LockModel(state->file, state->session->plan(), state->packed->bytes(), state->memory.bytes(), diagnostic));
+  }
   state->load_seconds = platform::SecondsSince(start_ns);
   return LoadedModel(std::move(state));
 }

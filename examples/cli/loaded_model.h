@@ -25,6 +25,15 @@ Result<Tokenizer> OpenTokenizer(const formats::ModelFile& file, const std::strin
 /// The session's options for `options`; `logit_rows` as SessionOptions has it.
 SessionOptions ToSessionOptions(const RunOptions& options, uint32_t logit_rows);
 
+/// Masks the CPU's kernels down and binds this process to CPUs, as the options say. Comes first in a command, before
+/// any kernel runs or thread starts. Errors: kInvalidArgument.
+Status PrepareProcess(const RunOptions& options, Diagnostic* diagnostic);
+
+/// The plan that a run with these options has. Errors: those of linnet::MakePlan, in words; for a memory budget that is
+/// too small with what the smallest possible run needs.
+Result<Plan> PlanRun(const formats::ModelFile& file, const RunOptions& options, uint32_t logit_rows,
+                     Diagnostic* diagnostic);
+
 /// Maps, checks, plans, opens or makes the packed weights, starts the threads, creates the session. Move-only.
 class LoadedModel {
  public:

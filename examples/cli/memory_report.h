@@ -12,10 +12,20 @@
 
 namespace linnet::cli {
 
+/// What a run keeps beside its session.
+struct OtherMemory {
+  uint64_t tokenizer_bytes = 0;  // heap of the tokenizer; its vocabulary is mapped
+  uint64_t sampler_bytes = 0;    // heap of a sampler with everything switched on
+  uint64_t metadata_bytes = 0;   // the mapped description, tensor table and vocabulary
+
+  uint64_t Total() const { return tokenizer_bytes + sampler_bytes + metadata_bytes; }
+};
+/// Errors: kInvalidModel (a damaged tokenizer).
+Result<OtherMemory> MeasureOtherMemory(const formats::ModelFile& file, Diagnostic* diagnostic);
+
 struct MemoryReport {
   MemoryPlan plan;
-  uint64_t tokenizer_bytes = 0;  // heap of the tokenizer; its vocabulary is mapped
-  uint64_t metadata_bytes = 0;   // the mapped description, tensor table and vocabulary
+  OtherMemory other;
 
   struct Class {
     const char* name;
@@ -23,7 +33,9 @@ struct MemoryReport {
     const char* meaning;
   };
   std::vector<Class> Classes() const;
-  uint64_t Total() const;
+  uint64_t Total() const { return plan.Total() + other.Total(); }
+  /// Of the total, what no other process can share and no file stands behind (packed weights being a mapped file).
+  uint64_t Anonymous() const { return plan.Anonymous() + other.tokenizer_bytes + other.sampler_bytes; }
 };
 
 /// Errors: kInvalidModel (a damaged tokenizer).

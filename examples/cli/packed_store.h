@@ -10,6 +10,8 @@
 #include "core/base/model_view.h"
 #include "core/base/status.h"
 #include "core/packed_weights.h"
+#include "formats/linnet/model_file.h"
+#include "platforms/files.h"
 #include "platforms/mapped_output.h"
 
 namespace linnet::cli {
@@ -20,7 +22,7 @@ class PackedStore {
   /// Opens the file `path` if it fits model and CPU, else packs anew and replaces it. Where the file cannot be written
   /// the weights are packed into memory, with a note on stderr. Empty path: always into memory. Errors: those of
   /// PackWeights; kCancelled after Ctrl-C (nothing is left behind).
-  static Result<PackedStore> Open(const ModelView& model, const PackedLayout& layout, const std::string& path,
+  static Result<PackedStore> Open(const formats::ModelFile& model, const PackedLayout& layout, const std::string& path,
                                   Diagnostic* diagnostic);
 
   std::span<const std::byte> bytes() const { return mapping_.bytes().empty() ? memory_.bytes() : mapping_.bytes(); }
@@ -32,9 +34,15 @@ class PackedStore {
   platform::AnonymousMemory memory_;
 };
 
-/// Packs into the file `path`, whole or not at all. Errors: kIoError, kCancelled, those of PackWeights.
-Status WritePackedFile(const ModelView& model, const PackedLayout& layout, const std::string& path,
+/// Packs into the file `path`, whole or not at all. The process's memory grows by one matrix, not by the file: pages go
+/// as soon as they are written. Errors: kIoError, kCancelled, those of PackWeights.
+Status WritePackedFile(const formats::ModelFile& model, const PackedLayout& layout, const std::string& path,
                        Diagnostic* diagnostic);
+
+/// Removes packed files of the cache folder that no start used for kKeepUnusedDays, or all of them; and what killed
+/// processes left behind there a day ago.
+platform::RemovedFiles CleanPackedFiles(bool all);
+constexpr uint32_t kKeepUnusedDays = 30;
 
 /// Where the packed weights of this model for this CPU are kept, in the cache folder, which is made.
 Result<std::string> PackedFilePath(const ModelView& model, const PackedLayout& layout, Diagnostic* diagnostic);

@@ -63,6 +63,11 @@ void PrintSteps(const char* title, const ExecutionPlan& plan) {
   }
 }
 
+// Packed weights are a mapped file unless they may not be.
+uint64_t AnonymousBytes(const Options& options, const MemoryReport& memory) {
+  return memory.Anonymous() + (options.run.no_cache ? memory.plan.packed_weights : 0);
+}
+
 void PrintText(const Options& options, const Plan& plan, const MemoryReport& memory) {
   PrintFormat("%s: context %u, chunk %u, %u threads, KV cache %s\n", options.run.model.c_str(),
               plan.options.context_tokens, plan.options.chunk_tokens, plan.options.n_threads,
@@ -73,35 +78,40 @@ void PrintText(const Options& options, const Plan& plan, const MemoryReport& mem
   }
   PrintFormat("  %-18s %16llu  %10s\n", "total", static_cast<unsigned long long>(memory.Total()),
               HumanBytes(memory.Total()).c_str());
+  PrintFormat("  %-18s %16llu  %10s  not shared with other processes or backed by a file\n", "of it anonymous",
+              static_cast<unsigned long long>(AnonymousBytes(options, memory)),
+              HumanBytes(AnonymousBytes(options, memory)).c_str());
+  if (options.run.memory_bytes != 0) {
+    PrintFormat("  %-18s %16llu  %10s  %llu left\n", "budget",
+                static_cast<unsigned long long>(options.run.memory_bytes), HumanBytes(options.run.memory_bytes).c_str(),
+                static_cast<unsigned long long>(options.run.memory_bytes - memory.Total()));
+  }
   if (!options.steps) return;
   PrintSteps("prefill", plan.prefill);
   PrintSteps("decode", plan.decode);
 }
 
 Status Run(const Options& options, Diagnostic* diagnostic) {
-  LINNET_RETURN_IF_ERROR(ApplyCpuLevel(options.run.cpu_level, diagnostic));
+  LINNET_RETURN_IF_ERROR(PrepareProcess(options.run, diagnostic));
   LINNET_ASSIGN_OR_RETURN(formats::ModelFile file, formats::ModelFile::Open(options.run.model, diagnostic));
-  const ModelView view = file.view();
-  auto plan = MakePlan(view, ToSessionOptions(options.run, 1));
-  if (!plan.ok()) {
-    if (diagnostic != nullptr) diagnostic->Set("%s", options.run.model.c_str());
-    return plan.status();
-  }
-  LINNET_ASSIGN_OR_RETURN(const MemoryReport memory, MakeMemoryReport(*plan, file, diagnostic));
+  LINNET_ASSIGN_OR_RETURN(const Plan plan, PlanRun(file, options.run, 1, diagnostic));
+  LINNET_ASSIGN_OR_RETURN(const MemoryReport memory, MakeMemoryReport(plan, file, diagnostic));
   if (!options.json) {
-    PrintText(options, *plan, memory);
+    PrintText(options, plan, memory);
     return Status::Ok();
   }
   nlohmann::ordered_json json = {{"model", options.run.model},
-                                 {"context", plan->options.context_tokens},
-                                 {"chunk", plan->options.chunk_tokens},
-                                 {"threads", plan->options.n_threads},
-                                 {"kv", ops::KvTypeName(plan->kv_type)}};
+                                 {"context", plan.options.context_tokens},
+                                 {"chunk", plan.options.chunk_tokens},
+                                 {"threads", plan.options.n_threads},
+                                 {"kv", ops::KvTypeName(plan.kv_type)}};
   for (const MemoryReport::Class& part : memory.Classes()) json[std::string(part.name) + "_bytes"] = part.bytes;
   json["total_bytes"] = memory.Total();
+  json["anonymous_bytes"] = AnonymousBytes(options, memory);
+  if (options.run.memory_bytes != 0) json["memory_budget_bytes"] = options.run.memory_bytes;
   if (options.steps) {
-    json["prefill"] = StepsJson(plan->prefill);
-    json["decode"] = StepsJson(plan->decode);
+    json["prefill"] = StepsJson(plan.prefill);
+    json["decode"] = StepsJson(plan.decode);
   }
   PrintJson(json);
   return Status::Ok();
@@ -111,9 +121,11 @@ Status Run(const Options& options, Diagnostic* diagnostic) {
 
 void AddPlan(CommandSet& commands) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      commands.Add("plan", "Print the exact bytes that a run takes, from the file and the options alone",
-                   "linnet plan model.linnet --context 4096 --threads 4 --kv f16");
+  CLI::App* command = commands.Add("plan",
+                                   "Print the exact bytes that a run takes, from the file and the options alone; the "
+                                   "program itself (about 5 MiB, most "
+                                   "of it code) comes on top",
+                                   "linnet plan model.linnet --context 4096 --threads 4 --kv f16");
   AddRunOptions(command, &options->run);
   command->add_flag("--steps", options->steps, "Also list the steps and the buffers of prefill and decode");
   AddJsonFlag(command, &options->json);

@@ -7,6 +7,7 @@ import struct
 VOCAB = 260  # the bytes, <s>, </s>, <|user|>, <|assistant|>
 BOS, EOS = 256, 257
 DIM, LAYERS, HEADS, KV_HEADS, FFN, CONTEXT = 32, 2, 4, 2, 64, 256
+WIDE_LAYERS, WIDE_FFN = 9, 32768  # 28 M weights, for tests of memory
 
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}{{ eos_token }}"
@@ -27,7 +28,7 @@ def write_json(folder, name, value):
         json.dump(value, file)
 
 
-def tensor_shapes(layers=LAYERS):
+def tensor_shapes(layers=LAYERS, ffn=FFN):
     shapes = {"model.embed_tokens.weight": (VOCAB, DIM), "model.norm.weight": (DIM,), "lm_head.weight": (VOCAB, DIM)}
     head_dim = DIM // HEADS
     for layer in range(layers):
@@ -39,26 +40,28 @@ def tensor_shapes(layers=LAYERS):
             prefix + "self_attn.k_proj.weight": (KV_HEADS * head_dim, DIM),
             prefix + "self_attn.v_proj.weight": (KV_HEADS * head_dim, DIM),
             prefix + "self_attn.o_proj.weight": (DIM, HEADS * head_dim),
-            prefix + "mlp.gate_proj.weight": (FFN, DIM),
-            prefix + "mlp.up_proj.weight": (FFN, DIM),
-            prefix + "mlp.down_proj.weight": (DIM, FFN),
+            prefix + "mlp.gate_proj.weight": (ffn, DIM),
+            prefix + "mlp.up_proj.weight": (ffn, DIM),
+            prefix + "mlp.down_proj.weight": (DIM, ffn),
         })
     return shapes
 
 
-def write_weights(folder):
+def write_weights(folder, wide):
     generator = random.Random(7)
     header, blobs, offset = {}, [], 0
-    for name, shape in tensor_shapes().items():
+    shapes = tensor_shapes(WIDE_LAYERS, WIDE_FFN) if wide else tensor_shapes()
+    for name, shape in shapes.items():
         count = 1
         for dim in shape:
             count *= dim
-        if len(shape) == 1:
-            values = [1.0] * count
+        if wide:  # bf16, 1/64 and -1/64 by turns
+            blob = b"\x80\x3c\x80\xbc" * (count // 2)
+        elif len(shape) == 1:
+            blob = struct.pack("<%df" % count, *([1.0] * count))
         else:
-            values = [generator.gauss(0.0, 0.2) for _ in range(count)]
-        blob = struct.pack("<%df" % count, *values)
-        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [offset, offset + len(blob)]}
+            blob = struct.pack("<%df" % count, *(generator.gauss(0.0, 0.2) for _ in range(count)))
+        header[name] = {"dtype": "BF16" if wide else "F32", "shape": list(shape), "data_offsets": [offset, offset + len(blob)]}
         blobs.append(blob)
         offset += len(blob)
     text = json.dumps(header).encode()
@@ -85,15 +88,16 @@ def write_tokenizer(folder, chat_template):
     write_json(folder, "tokenizer_config.json", config)
 
 
-def write_checkpoint(folder, chat_template=True, tokenizer=True):
+def write_checkpoint(folder, chat_template=True, tokenizer=True, wide=False):
     os.makedirs(folder)
     write_json(folder, "config.json", {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": VOCAB, "hidden_size": DIM,
-        "intermediate_size": FFN, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+        "intermediate_size": WIDE_FFN if wide else FFN, "num_hidden_layers": WIDE_LAYERS if wide else LAYERS,
+        "num_attention_heads": HEADS,
         "num_key_value_heads": KV_HEADS, "max_position_embeddings": CONTEXT, "rms_norm_eps": 1e-5,
         "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": False, "attention_bias": False,
         "mlp_bias": False, "bos_token_id": BOS, "eos_token_id": EOS, "torch_dtype": "float32"})
     write_json(folder, "generation_config.json", {"bos_token_id": BOS, "eos_token_id": EOS})
-    write_weights(folder)
+    write_weights(folder, wide)
     if tokenizer:
         write_tokenizer(folder, chat_template)
