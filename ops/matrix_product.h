@@ -34,7 +34,8 @@ Result<uint32_t> PackProduct(const TensorView& weight, uint64_t group, const flo
 class MatrixProduct {
  public:
   /// `packed` and `seed` as PackProduct made them from the same group of `weight`; the bytes outlive the product.
-  /// Errors: kInvalidModel where the seed does not fit this CPU's kernel, or a scale is not a positive normal number.
+  /// Errors: kInvalidModel where the seed does not fit this CPU's kernel, a q8 scale is not a positive normal number, or
+  /// a q4 scale is not a normal number (it may be negative).
   static Result<MatrixProduct> Create(const TensorView& weight, uint64_t group, std::span<const std::byte> packed,
                                       uint32_t seed);
 

@@ -49,8 +49,8 @@ Status PackOutput(const Q4Shape& shape, const uint8_t* data, const uint16_t* sca
   double sum = 0.0;
   for (size_t b = 0; b < blocks; ++b) {
     const float scale = F32FromBF16(scales[b]), sixteenth = scale / (1 << kKernelShift);
-    if (!std::isnormal(sixteenth) || !std::isnormal(scale) || scale < 0.0f) {
-      return Status(StatusCode::kInvalidModel, "a q4 scale is not a positive normal number",
+    if (!std::isnormal(sixteenth) || !std::isnormal(scale)) {
+      return Status(StatusCode::kInvalidModel, "a q4 scale is not a normal number",
                     static_cast<int64_t>(output * blocks + b));
     }
     const uint8_t* block = data + b * shape.block_size / 2;

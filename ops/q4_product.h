@@ -36,7 +36,8 @@ Result<uint64_t> Q4PackedBytes(const Q4Shape& shape);
 
 /// Packs `data` [n, k / 2] (a byte holds weights 2i, in its low nibble, and 2i + 1, each stored as q + 8) with `scales`
 /// [n, k / block_size] in bf16 and `bias` [n] or null into `packed` (Q4PackedBytes long, aligned to 64).
-/// Errors: kInvalidModel where a scale, or a sixteenth of it, is not a positive normal number: value() is its index.
+/// Errors: kInvalidModel where a scale, or a sixteenth of it, is not a normal number (it may be negative): value() is
+/// its index.
 Status PackQ4(const Q4Shape& shape, const uint8_t* data, const uint16_t* scales, const float* bias,
               std::span<std::byte> packed);
 

@@ -48,6 +48,8 @@ struct SingleMatrixCache {
   bool packed = false;      // address holds packed bytes whose seed is `seed`
   uint32_t seed = 0;
   size_t requested_bytes = 0;  // what XNNPACK asked for last
+  std::span<uint16_t> scales;  // q4 with negative scales: the copy that XNNPACK reads, and what it is to pack
+  const uint16_t* signed_scales = nullptr;
 
   SingleMatrixCache() {
     provider.context = this;
@@ -70,6 +72,7 @@ struct SingleMatrixCache {
   static void* Reserve(void* context, size_t bytes) {
     auto* cache = static_cast<SingleMatrixCache*>(context);
     cache->requested_bytes = bytes;
+    if (cache->signed_scales != nullptr) std::copy_n(cache->signed_scales, cache->scales.size(), cache->scales.data());
     return cache->packed || bytes > cache->capacity ? nullptr : cache->address;
   }
   static size_t Insert(void* context, const xnn_weights_cache_look_up_key*, void*, size_t) {
@@ -147,6 +150,27 @@ Status UsePackedBlocks(Matrix& matrix, std::vector<uint16_t>& scales) {
   matrix.scales = scales.data();
   matrix.block_size = block_size;
   return Status::Ok();
+}
+
+constexpr uint16_t kBf16SignBit = 0x8000;
+
+// Scales of a q4 matrix may be negative: a block whose largest weight is positive then has it at level -8, as GGUF's
+// Q4_0 does it, where a positive scale ends at 7. XNNPACK's kernels and its packing multiply by the scale, whatever its
+// sign, but its operator's creation wants positive ones. It therefore sees magnitudes, and the signs come back when it
+// asks where to pack, after its checks and before it packs.
+void UseMagnitudes(Matrix& matrix, std::vector<uint16_t>& magnitudes, SingleMatrixCache& cache) {
+  if (matrix.dtype != DType::kQ4) return;
+  const auto* scales = static_cast<const uint16_t*>(matrix.scales);
+  const size_t n_scales = matrix.n * (matrix.k / matrix.block_size);
+  uint16_t all_bits = 0;  // without an early end the loop is a vector loop: starting reads every scale of the model
+  for (size_t i = 0; i < n_scales; ++i) all_bits |= scales[i];
+  if ((all_bits & kBf16SignBit) == 0) return;
+  magnitudes.resize(n_scales);
+  std::transform(scales, scales + n_scales, magnitudes.begin(),
+                 [](uint16_t s) { return static_cast<uint16_t>(s & ~kBf16SignBit); });
+  cache.signed_scales = scales;
+  cache.scales = magnitudes;
+  matrix.scales = magnitudes.data();
 }
 
 Matrix GroupOf(const TensorView& weight, uint64_t group) {
@@ -268,6 +292,8 @@ Result<uint32_t> PackMatrix(const TensorView& weight, uint64_t group, const floa
     matrix.data = widened.data();
   }
   SingleMatrixCache cache;
+  std::vector<uint16_t> magnitudes;
+  UseMagnitudes(matrix, magnitudes, cache);
   cache.address = packed.data();
   cache.capacity = packed.size();
   LINNET_ASSIGN_OR_RETURN(const xnn_operator_t op, CreateOperator(matrix, bias, cache));
@@ -364,7 +390,11 @@ Result<Linear> Linear::Create(const TensorView& weight, uint64_t group, std::spa
   }
   std::vector<uint16_t> doubled_scales;
   LINNET_RETURN_IF_ERROR(UsePackedBlocks(matrix, doubled_scales));
+  std::vector<uint16_t> magnitudes;
+  UseMagnitudes(matrix, magnitudes, impl->cache);
   const Result<xnn_operator_t> op = CreateOperator(matrix, nullptr, impl->cache);
+  impl->cache.signed_scales = nullptr;  // the copy ends here
+  impl->cache.scales = {};
   if (!op.ok() && op.status().code() == StatusCode::kOutOfMemory && impl->cache.requested_bytes != 0) {
     return Status(StatusCode::kInvalidModel, "packed weights are of another kernel", seed);
   }

@@ -35,7 +35,10 @@ struct TestMatrix {
   void FillQ4(size_t n, size_t k, size_t block) {
     scales.resize(n * (k / block) * sizeof(uint16_t));
     auto* bf16 = reinterpret_cast<uint16_t*>(scales.data());
-    for (size_t i = 0; i < n * (k / block); ++i) bf16[i] = BF16FromF32(random.Uniform(0.001f, 0.2f));
+    for (size_t i = 0; i < n * (k / block); ++i) {
+      const float scale = random.Uniform(0.001f, 0.2f);
+      bf16[i] = BF16FromF32(random.Bits() % 2 == 0 ? scale : -scale);
+    }
     for (std::byte& pair : data) pair = static_cast<std::byte>(random.Bits());
     for (size_t i = 0; i < values.size(); ++i) {
       const int q = (static_cast<int>(data[i / 2]) >> (i % 2 * 4) & 15) - 8;
@@ -200,13 +203,16 @@ TEST_SUITE("ops") {
     CHECK(*own != *masked);
     const auto refused = ops::MatrixProduct::Create(matrix.view, 0, packed.region, packed.seed);
     CHECK(refused.status().code() == StatusCode::kInvalidModel);
-    CheckCase({DType::kQ4, 64, 576}, 33);
+    for (const Case& test : {Case{DType::kQ4, 32, 576}, {DType::kQ4, 64, 576}, {DType::kQ4, 128, 384}}) {
+      CAPTURE(test.block_size);
+      CheckCase(test, 33);
+    }
     hwy::SetSupportedTargetsForTest(0);
     CHECK(ops::HasQ4Product());
   }
 
-  TEST_CASE("PackProduct: a q4 scale that is no positive normal number is refused") {
-    constexpr uint16_t kBad[] = {0x0000, 0x8000, 0xbc00, 0x7f80, 0x7fc0, 0x0001};
+  TEST_CASE("PackProduct: a q4 scale that is no normal number is refused") {
+    constexpr uint16_t kBad[] = {0x0000, 0x8000, 0x7f80, 0xff80, 0x7fc0, 0x0001, 0x8001};
     for (const uint16_t scale : kBad) {
       CAPTURE(scale);
       TestMatrix matrix(DType::kQ4, 5, 64, 32, 9);
