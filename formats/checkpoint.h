@@ -38,6 +38,12 @@ struct SourceType {
   double bits_per_weight = 32.0;
 };
 
+/// Rows of a tensor that its source stores as integers of 4 bits, symmetric, with one scale a block.
+struct Q4GridRows {
+  std::span<uint8_t> levels;  // [rows, K / 2]: q + 8 with q from -8 to 7, two a byte, even k in the low nibble
+  std::span<float> scales;    // [rows, K / block]: the source's own; of any sign, 0 and not finite ones included
+};
+
 /// An opened, checked checkpoint. Bytes of weights are read on demand, so that conversion streams.
 class Checkpoint {
  public:
@@ -55,6 +61,16 @@ class Checkpoint {
   /// Rank 1 tensors have one row of K = dims[0]. Errors: kInvalidModel, kUnsupported, kIoError.
   virtual Status ReadRows(const TensorRequirement& tensor, uint64_t group, uint64_t row_begin, uint64_t row_count,
                           std::span<float> out, Diagnostic* diagnostic) const = 0;
+
+  /// Where the source stores `tensor` as such integers: how many neighbours share a scale (32, 64 or 128; a wider block
+  /// counts as several with one scale), so that q4 can hold the integers as they are. 0: stored otherwise.
+  virtual uint32_t Q4GridBlock(const TensorRequirement& /*tensor*/) const { return 0; }
+
+  /// As ReadRows, the integers themselves, in blocks of Q4GridBlock(tensor), which is not 0.
+  virtual Status ReadQ4Grid(const TensorRequirement& /*tensor*/, uint64_t /*group*/, uint64_t /*row_begin*/,
+                            uint64_t /*row_count*/, const Q4GridRows& /*out*/, Diagnostic* diagnostic) const {
+    return Fail(diagnostic, StatusCode::kInternal, "the source has no grid", "the source has no grid of 4 bits");
+  }
 
   /// Says that the bytes behind `tensor` are not needed again, so that mapped pages can be dropped. May do nothing.
   virtual void Release(const TensorRequirement& tensor) const = 0;

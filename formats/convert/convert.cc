@@ -10,6 +10,7 @@
 #include "formats/linnet/model_file_writer.h"
 #include "formats/linnet/sha256.h"
 #include "formats/linnet/tokenizer_section.h"
+#include "formats/quantize/q4_grid.h"
 #include "formats/quantize/quantize.h"
 
 namespace linnet::formats {
@@ -37,6 +38,8 @@ class Conversion {
   Status ConvertTensors(ModelFileWriter* writer, ReportBuilder* report);
   Status ConvertTensor(const TensorPlan& plan, ModelFileWriter* writer, ReportBuilder* report,
                        ConvertProgress* progress);
+  Status RoundRows(const TensorPlan& plan, uint64_t group, uint64_t row_begin, uint64_t row_count, ErrorSums* errors);
+  Status KeepRows(const TensorPlan& plan, uint64_t group, uint64_t row_begin, uint64_t row_count, ErrorSums* errors);
   Status ConvertPart(const TensorPlan& plan, uint64_t group, uint64_t row_begin, uint64_t row_count,
                      ModelFileWriter* writer, ErrorSums* errors);
   Status NameWeight(const Status& status, const TensorPlan& plan, uint64_t group, uint64_t row_begin);
@@ -49,6 +52,7 @@ class Conversion {
   std::vector<TensorPlan> plans_;
   Provenance provenance_;
   std::vector<float> rows_;
+  std::vector<uint8_t> levels_;  // of a kept grid, with rows_ for its scales
   std::vector<std::byte> data_, scales_;
 };
 
@@ -88,19 +92,37 @@ Status Conversion::NameWeight(const Status& status, const TensorPlan& plan, uint
               checkpoint_.TypeOf(plan.requirement).name, DTypeName(plan.spec.dtype));
 }
 
+Status Conversion::RoundRows(const TensorPlan& plan, uint64_t group, uint64_t row_begin, uint64_t row_count,
+                             ErrorSums* errors) {
+  const TensorSpec& spec = plan.spec;
+  rows_.resize(row_count * plan.columns());
+  LINNET_RETURN_IF_ERROR(checkpoint_.ReadRows(plan.requirement, group, row_begin, row_count, rows_, diagnostic_));
+  const QuantizeOptions options = {spec.dtype, spec.block_size, spec.rotation_block};
+  const Status quantized = QuantizeRows(rows_, plan.columns(), options, data_, scales_, errors);
+  return quantized.ok() ? quantized : NameWeight(quantized, plan, group, row_begin);
+}
+
+Status Conversion::KeepRows(const TensorPlan& plan, uint64_t group, uint64_t row_begin, uint64_t row_count,
+                            ErrorSums* errors) {
+  const uint64_t weights = row_count * plan.columns();
+  levels_.resize(weights / 2);
+  rows_.resize(weights / plan.spec.block_size);
+  LINNET_RETURN_IF_ERROR(
+      checkpoint_.ReadQ4Grid(plan.requirement, group, row_begin, row_count, {levels_, rows_}, diagnostic_));
+  const Status stored = StoreQ4Grid(levels_, rows_, plan.spec.block_size, data_, scales_, errors);
+  return stored.ok() ? stored : NameWeight(stored, plan, group, row_begin);
+}
+
 Status Conversion::ConvertPart(const TensorPlan& plan, uint64_t group, uint64_t row_begin, uint64_t row_count,
                                ModelFileWriter* writer, ErrorSums* errors) {
   const TensorSpec& spec = plan.spec;
   // A part has the shape [row_count, columns]; one row of a vector is no matrix, and is never quantized.
   const std::array<uint64_t, 2> shape = {row_count, plan.columns()};
   LINNET_ASSIGN_OR_RETURN(const TensorBytes bytes, ComputeTensorBytes(spec.dtype, shape, spec.block_size));
-  rows_.resize(row_count * plan.columns());
   data_.resize(bytes.data);
   scales_.resize(bytes.scales);
-  LINNET_RETURN_IF_ERROR(checkpoint_.ReadRows(plan.requirement, group, row_begin, row_count, rows_, diagnostic_));
-  const QuantizeOptions options = {spec.dtype, spec.block_size, spec.rotation_block};
-  const Status quantized = QuantizeRows(rows_, plan.columns(), options, data_, scales_, errors);
-  if (!quantized.ok()) return NameWeight(quantized, plan, group, row_begin);
+  LINNET_RETURN_IF_ERROR(plan.keeps_grid ? KeepRows(plan, group, row_begin, row_count, errors)
+                                         : RoundRows(plan, group, row_begin, row_count, errors));
   LINNET_RETURN_IF_ERROR(writer->WriteData(data_, diagnostic_));
   return writer->WriteScales(scales_, diagnostic_);
 }

@@ -20,7 +20,8 @@ namespace linnet::formats {
 /// What the user asked for; an empty optional leaves the choice to the converter.
 struct ConvertOptions {
   /// Linear layers. Auto: q8 below kAutoQ8Parameters parameters or where the source is already at about 4 bits, else
-  /// q4.
+  /// q4. Where q4 is asked for, and with auto from kAutoQ8Parameters parameters on, integers of 4 bits that q4 can hold
+  /// (Checkpoint::Q4GridBlock, in blocks of block_size or more) are taken as they are, unrotated.
   std::optional<DType> weights;
   /// q4: weights that share a scale: 32, 64 or 128. A tensor whose K it does not divide takes the largest smaller
   /// block that does, and q8 where none does.
@@ -68,6 +69,7 @@ struct ConvertGroup {
   DType dtype = DType::kF32;
   uint32_t block_size = 0;  // q4 only
   bool rotated = false;
+  bool kept = false;         // the source's own integers
   std::string source_types;  // "BF16", "Q4_1, F32"
   uint32_t tensors = 0;
   uint64_t elements = 0;
@@ -78,6 +80,8 @@ struct ConvertGroup {
 struct ConvertReport {
   std::vector<ConvertGroup> groups;
   std::vector<ConvertFallback> fallbacks;
+  uint32_t rounded_again = 0;  // matrices of about 4 bits in the source that became q4 on another grid
+  uint32_t widened = 0;        // such matrices that became q8, which keeps their values closely
   uint32_t tensors = 0;
   uint64_t parameters = 0;
   uint64_t weight_bytes = 0;

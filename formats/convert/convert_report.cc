@@ -13,14 +13,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "q4/32 rotated", "f32".
-std::string TypeText(DType dtype, uint32_t block_size, bool rotated) {
+// "q4/32 rotated", "q4/128 kept", "f32".
+std::string TypeText(DType dtype, uint32_t block_size, bool rotated, bool kept = false) {
   std::string text = DTypeName(dtype);
   if (block_size != 0) {
     text += '/';
     text += std::to_string(block_size);
   }
   if (rotated) text += " rotated";
+  if (kept) text += " kept";
   return text;
 }
 
@@ -76,12 +77,13 @@ void ReportBuilder::Add(const TensorPlan& plan, const char* source_type, const E
   for (; i < report_.groups.size(); ++i) {
     const ConvertGroup& group = report_.groups[i];
     if (std::string_view(group.group) == group_name && group.dtype == plan.spec.dtype &&
-        group.block_size == plan.spec.block_size && group.rotated == rotated) {
+        group.block_size == plan.spec.block_size && group.rotated == rotated && group.kept == plan.keeps_grid) {
       break;
     }
   }
   if (i == report_.groups.size()) {
-    report_.groups.push_back({group_name, plan.spec.dtype, plan.spec.block_size, rotated, {}, 0, 0, 0, 0.0});
+    report_.groups.push_back(
+        {group_name, plan.spec.dtype, plan.spec.block_size, rotated, plan.keeps_grid, {}, 0, 0, 0, 0.0});
     errors_.emplace_back();
   }
   ConvertGroup& group = report_.groups[i];
@@ -92,6 +94,7 @@ void ReportBuilder::Add(const TensorPlan& plan, const char* source_type, const E
   group.elements += plan.elements();
   group.bytes += bytes->data + bytes->scales;
   errors_[i].Add(errors);
+  if (plan.rounded_before) ++(plan.spec.dtype == DType::kQ4 ? report_.rounded_again : report_.widened);
   if (plan.wanted == plan.spec.dtype && plan.wanted_block_size == plan.spec.block_size) return;
   report_.fallbacks.push_back({plan.spec.role, plan.spec.layer, plan.wanted, plan.wanted_block_size, plan.spec.dtype,
                                plan.spec.block_size, plan.columns()});
@@ -117,11 +120,22 @@ std::string ConvertReportText(const ConvertReport& report) {
              "bytes", "bits", "rms error");
   for (const ConvertGroup& group : report.groups) {
     AppendLine(&text, "%-10s %-14s %-16s %8u %14llu %14llu %6.2f %10.2e", group.group,
-               TypeText(group.dtype, group.block_size, group.rotated).c_str(), group.source_types.c_str(),
+               TypeText(group.dtype, group.block_size, group.rotated, group.kept).c_str(), group.source_types.c_str(),
                group.tensors, Printed(group.elements), Printed(group.bytes), BitsPerWeight(group.bytes, group.elements),
                group.relative_rms_error);
   }
   AppendFallbacks(report.fallbacks, &text);
+  if (report.rounded_again > 0) {
+    AppendLine(&text,
+               "note: %u matrices had been rounded to about 4 bits before, on a grid that q4 cannot hold, and were "
+               "rounded again; --weights q8 keeps their values",
+               report.rounded_again);
+  }
+  if (report.widened > 0) {
+    AppendLine(&text,
+               "note: %u matrices had been rounded to about 4 bits before; q8 keeps their values and not their size",
+               report.widened);
+  }
   AppendLine(&text, "%u tensors, %llu parameters, %.3f bits per weight, file of %llu bytes, %.1f s", report.tensors,
              Printed(report.parameters), report.bits_per_weight, Printed(report.file_bytes), report.seconds);
   return text;
@@ -134,6 +148,7 @@ std::string ConvertReportJson(const ConvertReport& report) {
                           {"type", DTypeName(group.dtype)},
                           {"block_size", group.block_size},
                           {"rotated", group.rotated},
+                          {"kept", group.kept},
                           {"source_types", group.source_types},
                           {"tensors", group.tensors},
                           {"elements", group.elements},
@@ -155,6 +170,8 @@ std::string ConvertReportJson(const ConvertReport& report) {
                      {"file_bytes", report.file_bytes},
                      {"bits_per_weight", report.bits_per_weight},
                      {"seconds", report.seconds},
+                     {"rounded_again", report.rounded_again},
+                     {"widened", report.widened},
                      {"groups", std::move(groups)},
                      {"fallbacks", std::move(fallbacks)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

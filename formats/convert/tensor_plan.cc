@@ -19,6 +19,7 @@ struct Choice {
   uint32_t block_size = 32;
   bool rotate = true;
   bool tied = false;
+  bool keep_linear_grids = false;  // also where linear layers are q8 otherwise
 };
 
 TensorGroup GroupOf(TensorRole role) {
@@ -38,7 +39,8 @@ TensorPlan Plain(const TensorRequirement& requirement) {
   return plan;
 }
 
-DType AutomaticType(const Checkpoint& checkpoint, const std::vector<TensorRequirement>& requirements) {
+// The type of linear layers, and whether their grids are kept.
+void ChooseAutomatic(const Checkpoint& checkpoint, const std::vector<TensorRequirement>& requirements, Choice* choice) {
   double parameters = 0.0, linear = 0.0, linear_bits = 0.0;
   for (const TensorRequirement& requirement : requirements) {
     const double elements = static_cast<double>(Plain(requirement).elements());
@@ -49,7 +51,8 @@ DType AutomaticType(const Checkpoint& checkpoint, const std::vector<TensorRequir
   }
   const bool small = parameters < static_cast<double>(kAutoQ8Parameters);
   const bool rounded_before = linear > 0.0 && linear_bits / linear <= kFourBitSourceBits;
-  return small || rounded_before ? DType::kQ8 : DType::kQ4;
+  choice->linear = small || rounded_before ? DType::kQ8 : DType::kQ4;
+  choice->keep_linear_grids = !small;
 }
 
 Result<Choice> Resolve(const Checkpoint& checkpoint, const ConvertOptions& options,
@@ -68,7 +71,11 @@ Result<Choice> Resolve(const Checkpoint& checkpoint, const ConvertOptions& optio
                 "%s and %s",
                 DTypeName(*options.embedding), DTypeName(*options.head));
   }
-  choice.linear = options.weights ? *options.weights : AutomaticType(checkpoint, requirements);
+  if (options.weights) {
+    choice.linear = *options.weights;
+  } else {
+    ChooseAutomatic(checkpoint, requirements, &choice);
+  }
   const DType table = IsQuantized(choice.linear) ? DType::kQ8 : choice.linear;
   choice.embedding = options.embedding.value_or(choice.tied && options.head ? *options.head : table);
   choice.head = options.head.value_or(table);
@@ -97,9 +104,25 @@ bool IsProductInput(const TensorPlan& plan, const Choice& choice) {
          (choice.tied && plan.requirement.role == TensorRole::kTokenEmbedding);
 }
 
-void ChooseStorage(const Choice& choice, TensorPlan* plan) {
+// A grid of 4 bits is stored as it is where q4 is wanted. A rotation would destroy it, and rounding it again would lose
+// more than the unrotated activations do (README.md). Wider blocks than the source's are a wish for a smaller file.
+bool KeepGrid(const Checkpoint& checkpoint, const Choice& choice, TensorPlan* plan) {
+  const bool linear = choice.keep_linear_grids && plan->group == TensorGroup::kLinear;
+  if (plan->requirement.must_be_f32 || (plan->wanted != DType::kQ4 && !linear)) return false;
+  const uint32_t block_size = checkpoint.Q4GridBlock(plan->requirement);
+  if (block_size < choice.block_size) return false;
+  plan->wanted = plan->spec.dtype = DType::kQ4;
+  plan->wanted_block_size = plan->spec.block_size = block_size;
+  plan->keeps_grid = true;
+  return true;
+}
+
+void ChooseStorage(const Checkpoint& checkpoint, const Choice& choice, TensorPlan* plan) {
   const uint64_t columns = plan->columns();
   plan->wanted = WantedType(*plan, choice);
+  if (KeepGrid(checkpoint, choice, plan)) return;
+  plan->rounded_before = IsQuantized(plan->wanted) && plan->group != TensorGroup::kOther &&
+                         checkpoint.TypeOf(plan->requirement).bits_per_weight <= kFourBitSourceBits;
   plan->spec.dtype = plan->wanted;
   if (plan->wanted == DType::kQ4) {
     plan->wanted_block_size = choice.block_size;
@@ -140,7 +163,7 @@ Result<std::vector<TensorPlan>> PlanTensors(const Checkpoint& checkpoint, const 
   plans.reserve(requirements.size());
   for (const TensorRequirement& requirement : requirements) {
     plans.push_back(Plain(requirement));
-    ChooseStorage(choice, &plans.back());
+    ChooseStorage(checkpoint, choice, &plans.back());
   }
   return plans;
 }

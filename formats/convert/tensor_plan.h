@@ -25,6 +25,8 @@ struct TensorPlan {
   TensorGroup group = TensorGroup::kOther;
   DType wanted = DType::kF32;  // differs from spec's where no block divides the width
   uint32_t wanted_block_size = 0;
+  bool keeps_grid = false;      // the source's integers are taken as they are: q4, not rotated
+  bool rounded_before = false;  // the source has about 4 bits, on a grid that the stored type cannot hold
 
   uint64_t groups() const { return spec.rank == 3 ? spec.dims[0] : 1; }
   uint64_t rows() const { return spec.rank == 1 ? 1 : spec.dims[spec.rank - 2]; }

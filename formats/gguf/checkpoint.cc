@@ -67,6 +67,25 @@ void ReadTransposed(const GgufPart& part, uint64_t group, uint64_t begin, uint64
   }
 }
 
+// The stored row of row `row` of the group, and the part that it belongs to: of Kind::kRows and kPerGroup.
+struct StoredRow {
+  const GgufTensor* tensor;
+  uint64_t row;
+};
+StoredRow FindRow(const GgufSource& source, uint64_t group, uint64_t row) {
+  std::span<const GgufPart> parts = source.parts;
+  if (source.kind == GgufSource::Kind::kPerGroup) {
+    parts = parts.subspan(group * source.parts_per_group, source.parts_per_group);
+    group = 0;
+  }
+  while (row >= parts.front().rows) {
+    row -= parts.front().rows;
+    parts = parts.subspan(1);
+  }
+  const GgufPart& part = parts.front();
+  return {part.tensor, group * part.group_stride + part.first + part.Stored(row)};
+}
+
 class GgufCheckpoint final : public Checkpoint {
  public:
   static Result<std::unique_ptr<Checkpoint>> Make(GgufSet files, Diagnostic* diagnostic) {
@@ -88,6 +107,20 @@ class GgufCheckpoint final : public Checkpoint {
   Status ReadRows(const TensorRequirement& tensor, uint64_t group, uint64_t row_begin, uint64_t row_count,
                   std::span<float> out, Diagnostic* diagnostic) const override;
 
+  /// Q4_0 is such a grid: 32 levels 0 to 15 that stand for -8 to 7, times an f16.
+  uint32_t Q4GridBlock(const TensorRequirement& tensor) const override {
+    const GgufSource* source = FindSource(tensor);
+    if (source == nullptr || (source->kind != GgufSource::Kind::kRows && source->kind != GgufSource::Kind::kPerGroup)) {
+      return 0;
+    }
+    const bool all = std::all_of(source->parts.begin(), source->parts.end(),
+                                 [](const GgufPart& part) { return part.tensor->type == kGgmlQ4_0; });
+    return all ? kQ4_0Block : 0;
+  }
+
+  Status ReadQ4Grid(const TensorRequirement& tensor, uint64_t group, uint64_t row_begin, uint64_t row_count,
+                    const Q4GridRows& out, Diagnostic* diagnostic) const override;
+
   void Release(const TensorRequirement& tensor) const override {
     const GgufSource* source = FindSource(tensor);
     if (source == nullptr) return;
@@ -105,6 +138,8 @@ class GgufCheckpoint final : public Checkpoint {
     return value == nullptr ? std::string_view() : value->AsString().value_or(std::string_view());
   }
   const GgufSource* FindSource(const TensorRequirement& tensor) const;
+  Result<const GgufSource*> FindRows(const TensorRequirement& tensor, uint64_t group, uint64_t row_begin,
+                                     uint64_t row_count, Diagnostic* diagnostic) const;
 
   GgufSet set_;
   std::vector<SourceFile> source_files_;
@@ -191,18 +226,44 @@ Status GgufCheckpoint::LoadSampling(Diagnostic* diagnostic) {
   return Status::Ok();
 }
 
-Status GgufCheckpoint::ReadRows(const TensorRequirement& tensor, uint64_t group, uint64_t row_begin, uint64_t row_count,
-                                std::span<float> out, Diagnostic* diagnostic) const {
+Result<const GgufSource*> GgufCheckpoint::FindRows(const TensorRequirement& tensor, uint64_t group, uint64_t row_begin,
+                                                   uint64_t row_count, Diagnostic* diagnostic) const {
   const GgufSource* source = FindSource(tensor);
   const uint64_t groups = tensor.rank == 3 ? tensor.dims[0] : 1;
   const uint64_t rows = tensor.rank == 1 ? 1 : tensor.dims[tensor.rank - 2];
+  if (source != nullptr && group < groups && row_begin <= rows && row_count <= rows - row_begin) return source;
+  return Fail(diagnostic, StatusCode::kInvalidArgument, "rows outside a tensor",
+              "%s: tensor %s of layer %d: rows %llu to %llu of group %llu do not exist", set_.name(),
+              TensorRoleName(tensor.role), tensor.layer, static_cast<unsigned long long>(row_begin),
+              static_cast<unsigned long long>(row_begin + row_count), static_cast<unsigned long long>(group));
+}
+
+Status GgufCheckpoint::ReadQ4Grid(const TensorRequirement& tensor, uint64_t group, uint64_t row_begin,
+                                  uint64_t row_count, const Q4GridRows& out, Diagnostic* diagnostic) const {
+  LINNET_ASSIGN_OR_RETURN(const GgufSource* const source, FindRows(tensor, group, row_begin, row_count, diagnostic));
+  const uint64_t blocks = tensor.dims[tensor.rank - 1] / kQ4_0Block;
+  if (Q4GridBlock(tensor) == 0 || out.scales.size() != row_count * blocks ||
+      out.levels.size() != row_count * blocks * (kQ4_0Block / 2)) {
+    return Fail(diagnostic, StatusCode::kInvalidArgument, "rows do not fit their buffer",
+                "%s: tensor %s of layer %d: its rows do not fit the buffer, or are no grid", set_.name(),
+                TensorRoleName(tensor.role), tensor.layer);
+  }
+  for (uint64_t i = 0; i < row_count; ++i) {
+    const StoredRow stored = FindRow(*source, group, row_begin + i);
+    ReadQ4_0Grid(stored.tensor->data.data() + stored.row * stored.tensor->row_bytes(), blocks,
+                 out.levels.data() + i * blocks * (kQ4_0Block / 2), out.scales.data() + i * blocks);
+  }
+  return Status::Ok();
+}
+
+Status GgufCheckpoint::ReadRows(const TensorRequirement& tensor, uint64_t group, uint64_t row_begin, uint64_t row_count,
+                                std::span<float> out, Diagnostic* diagnostic) const {
+  LINNET_ASSIGN_OR_RETURN(const GgufSource* const source, FindRows(tensor, group, row_begin, row_count, diagnostic));
   const uint64_t columns = tensor.dims[tensor.rank - 1];
-  if (source == nullptr || group >= groups || row_begin > rows || row_count > rows - row_begin ||
-      out.size() / columns < row_count) {
-    return Fail(diagnostic, StatusCode::kInvalidArgument, "rows outside a tensor",
-                "%s: tensor %s of layer %d: rows %llu to %llu of group %llu do not exist or do not fit the buffer",
-                set_.name(), TensorRoleName(tensor.role), tensor.layer, static_cast<unsigned long long>(row_begin),
-                static_cast<unsigned long long>(row_begin + row_count), static_cast<unsigned long long>(group));
+  if (out.size() / columns < row_count) {
+    return Fail(diagnostic, StatusCode::kInvalidArgument, "rows do not fit their buffer",
+                "%s: tensor %s of layer %d: %llu rows do not fit the buffer", set_.name(), TensorRoleName(tensor.role),
+                tensor.layer, static_cast<unsigned long long>(row_count));
   }
   const std::span<const GgufPart> parts = source->parts;
   switch (source->kind) {

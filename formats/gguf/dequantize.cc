@@ -395,4 +395,17 @@ const GgmlType* FindGgmlType(uint32_t number) {
   return nullptr;
 }
 
+void ReadQ4_0Grid(const std::byte* blocks, size_t n_blocks, uint8_t* levels, float* scales) {
+  static_assert(kQ4_0Block == kBlock);
+  const auto* block = reinterpret_cast<const BlockQ4_0*>(blocks);
+  for (size_t b = 0; b < n_blocks; ++b, levels += kBlock / 2) {
+    scales[b] = block[b].d.value();
+    // The file's bytes hold values i and i + 16; ours hold values 2 i and 2 i + 1.
+    const auto level = [&](size_t i) {
+      return i < kBlock / 2 ? block[b].qs[i] & 15 : block[b].qs[i - kBlock / 2] >> 4;
+    };
+    for (size_t i = 0; i < kBlock; i += 2) levels[i / 2] = static_cast<uint8_t>(level(i) | level(i + 1) << 4);
+  }
+}
+
 }  // namespace linnet::formats

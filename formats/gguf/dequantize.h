@@ -52,6 +52,11 @@ struct GgmlType {
 /// Source of the block layouts: https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h
 const GgmlType* FindGgmlType(uint32_t number);
 
+constexpr uint32_t kQ4_0Block = 32;
+/// Blocks of Q4_0 as they are: levels [n_blocks, 16], two neighbours a byte, the first in the low nibble, each 8 more
+/// than the integer; scales [n_blocks], which may be of any sign and may not be finite.
+void ReadQ4_0Grid(const std::byte* blocks, size_t n_blocks, uint8_t* levels, float* scales);
+
 }  // namespace linnet::formats
 
 #endif  // LINNET_FORMATS_GGUF_DEQUANTIZE_H_

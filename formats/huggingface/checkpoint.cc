@@ -57,8 +57,14 @@ class HuggingFaceCheckpoint final : public Checkpoint {
   SourceType TypeOf(const TensorRequirement& tensor) const override {
     const Result<std::vector<SourcePart>> parts = weights_.Resolve(tensor, 0, nullptr);
     if (!parts.ok() || parts->empty()) return {};
-    const SafetensorsType type = parts->front().tensor->type;
-    return {SafetensorsTypeName(type), 8.0 * static_cast<double>(SafetensorsTypeBytes(type))};
+    return parts->front().type();
+  }
+
+  uint32_t Q4GridBlock(const TensorRequirement& tensor) const override { return weights_.Q4GridBlock(tensor); }
+
+  Status ReadQ4Grid(const TensorRequirement& tensor, uint64_t group, uint64_t row_begin, uint64_t row_count,
+                    const Q4GridRows& out, Diagnostic* diagnostic) const override {
+    return weights_.ReadQ4Grid(tensor, group, row_begin, row_count, out, diagnostic);
   }
 
   Status ReadRows(const TensorRequirement& tensor, uint64_t group, uint64_t row_begin, uint64_t row_count,
@@ -71,13 +77,16 @@ class HuggingFaceCheckpoint final : public Checkpoint {
     for (uint64_t group = 0; group < groups; ++group) {
       const Result<std::vector<SourcePart>> parts = weights_.Resolve(tensor, group, nullptr);
       if (!parts.ok()) return;
-      for (const SourcePart& part : *parts) tensors_.Release(*part.tensor);
+      for (const SourcePart& part : *parts) {
+        part.ForEachTensor([this](const SafetensorsTensor& one) { tensors_.Release(one); });
+      }
     }
   }
 
  private:
-  HuggingFaceCheckpoint(CheckpointInfo info, const WeightNames& names, SafetensorsSet tensors)
-      : info_(std::move(info)), tensors_(std::move(tensors)), weights_(info_.config, names, tensors_) {}
+  HuggingFaceCheckpoint(CheckpointInfo info, const WeightNames& names, const WeightPacking& packing,
+                        SafetensorsSet tensors)
+      : info_(std::move(info)), tensors_(std::move(tensors)), weights_(info_.config, names, packing, tensors_) {}
 
   /// Maps `directory`/`name` where it exists. A file that exists and cannot be opened is an error.
   Result<std::optional<std::string_view>> MapText(const std::string& directory, const char* name,
@@ -110,14 +119,15 @@ Result<std::unique_ptr<Checkpoint>> HuggingFaceCheckpoint::Open(const std::strin
   LINNET_ASSIGN_OR_RETURN(FileMapping config_file, FileMapping::Open(directory + "/config.json", diagnostic));
   const std::string_view config_text = TextOf(config_file.bytes());
   CheckpointInfo info;
-  LINNET_ASSIGN_OR_RETURN(info.config, ReadHuggingFaceConfig(config_text, diagnostic));
+  WeightPacking packing;
+  LINNET_ASSIGN_OR_RETURN(info.config, ReadHuggingFaceConfig(config_text, diagnostic, StoredWeights::kRead, &packing));
   info.name = NameOf(directory);
   const Family* family = FindFamily(info.config.family);
   LINNET_CHECK(family != nullptr);
   LINNET_ASSIGN_OR_RETURN(SafetensorsSet tensors, SafetensorsSet::Open(directory, diagnostic));
 
   std::unique_ptr<HuggingFaceCheckpoint> checkpoint(
-      new HuggingFaceCheckpoint(std::move(info), *family->names, std::move(tensors)));
+      new HuggingFaceCheckpoint(std::move(info), *family->names, packing, std::move(tensors)));
   LINNET_RETURN_IF_ERROR(checkpoint->weights_.Open(diagnostic));
   checkpoint->source_files_.push_back({"config.json", config_file.bytes()});
   checkpoint->texts_.push_back(std::move(config_file));

@@ -122,12 +122,7 @@ Result<nlohmann::json> ParseConfig(std::string_view text, Diagnostic* diagnostic
 }
 
 /// What every family refuses.
-void RefuseCommon(ConfigReader& reader, StoredWeights stored) {
-  if (stored == StoredWeights::kAny) {
-    reader.Ignore({"quantization_config"});
-  } else if (reader.Has("quantization_config")) {
-    reader.Refuse("quantization_config", "checkpoints in F32, F16 or BF16");
-  }
+void RefuseCommon(ConfigReader& reader) {
   reader.Expect("is_encoder_decoder", {"false"});
   reader.Expect("add_cross_attention", {"false"});
   reader.Expect("tie_encoder_decoder", {"false"});
@@ -138,7 +133,8 @@ void RefuseCommon(ConfigReader& reader, StoredWeights stored) {
 
 void IgnoreKeysWithoutEffect(ConfigReader& reader) { reader.Ignore(kKeysWithoutEffect); }
 
-Result<ModelConfig> ReadHuggingFaceConfig(std::string_view text, Diagnostic* diagnostic, StoredWeights stored) {
+Result<ModelConfig> ReadHuggingFaceConfig(std::string_view text, Diagnostic* diagnostic, StoredWeights stored,
+                                          WeightPacking* packing) {
   LINNET_ASSIGN_OR_RETURN(const nlohmann::json document, ParseConfig(text, diagnostic));
   ConfigErrors errors(diagnostic);
   ConfigReader reader(document, "", &errors);
@@ -150,7 +146,13 @@ Result<ModelConfig> ReadHuggingFaceConfig(std::string_view text, Diagnostic* dia
                 "config.json: model_type \"%s\" is not supported (known: %s)", model_type.c_str(), FamilyNames());
   }
   IgnoreKeysWithoutEffect(reader);
-  RefuseCommon(reader, stored);
+  RefuseCommon(reader);
+  if (stored == StoredWeights::kAny) {
+    reader.Ignore({"quantization_config"});
+  } else if (reader.Has("quantization_config")) {
+    const WeightPacking found = ReadWeightPacking(reader.Child("quantization_config"));
+    if (packing != nullptr) *packing = found;
+  }
   ModelConfig config;
   config.family = model_type;
   family->read(reader, &config);

@@ -179,13 +179,13 @@ void ReadPart(const SourcePart& part, uint64_t columns, uint64_t begin, uint64_t
       float* const target = out + (row - begin) * columns;
       if (part.transposed) {
         for (uint64_t k = 0; k < columns; ++k) {
-          ReadAsF32(*part.tensor, {part.first + k * part.src_rows + source, count, step, columns}, target + k);
+          part.Read({part.first + k * part.src_rows + source, count, step, columns}, target + k);
         }
       } else if (step == 1) {
-        ReadAsF32(*part.tensor, {part.first + source * columns, count * columns, 1, 1}, target);
+        part.Read({part.first + source * columns, count * columns, 1, 1}, target);
       } else {
         for (uint64_t k = 0; k < columns; ++k) {
-          ReadAsF32(*part.tensor, {part.first + source * columns + k, count, step * columns, columns}, target + k);
+          part.Read({part.first + source * columns + k, count, step * columns, columns}, target + k);
         }
       }
       row += count;
@@ -193,7 +193,22 @@ void ReadPart(const SourcePart& part, uint64_t columns, uint64_t begin, uint64_t
   }
 }
 
+constexpr std::string_view kWeightSuffix = ".weight";
+
+/// "a.b.weight" -> "a.b."
+std::string StemOf(const std::string& name) { return name.substr(0, name.size() - kWeightSuffix.size() + 1); }
+
 }  // namespace
+
+SourceType SourcePart::type() const {
+  if (packed) return {packed->type_name(), packed->bits_per_weight()};
+  return {SafetensorsTypeName(tensor->type), 8.0 * static_cast<double>(SafetensorsTypeBytes(tensor->type))};
+}
+
+void SourcePart::Read(const ElementRun& run, float* out) const {
+  if (packed) return packed->ReadAsF32(run, out);
+  ReadAsF32(*tensor, run, out);
+}
 
 std::string WeightReader::Expand(const char* pattern, int32_t layer, uint64_t group) const {
   std::string name;
@@ -228,6 +243,46 @@ Status WeightReader::ChooseBase(Diagnostic* diagnostic) {
               tried.c_str());
 }
 
+bool WeightReader::IsPacked(const std::string& name) const {
+  return packing_.method != PackingMethod::kNone && name.ends_with(kWeightSuffix) &&
+         PackedMatrix::Exists(source_, StemOf(name));
+}
+
+// The share that the tensor or packed matrix `name`, which exists, has in the group.
+Result<SourcePart> WeightReader::MakePart(const WeightPattern& pattern, const std::string& name,
+                                          const TensorRequirement& tensor, uint64_t group,
+                                          Diagnostic* diagnostic) const {
+  Layout layout = LayoutOf(pattern, tensor, config_);
+  SourcePart part;
+  part.tensor = source_.Find(name);
+  part.first = layout.group_begin + group * layout.group_stride;
+  part.src_rows = layout.src_rows;
+  part.transposed = layout.transposed;
+  if (part.tensor == nullptr) {
+    if (layout.shape.size() != 2) {
+      return Fail(diagnostic, StatusCode::kUnsupported, "a packed weight is no matrix",
+                  "%s: tensor %sqweight: expected a weight of shape %s, which is packed in no known way",
+                  source_.listing_name().c_str(), StemOf(name).c_str(), ShapeText(layout.shape).c_str());
+    }
+    if (pattern.transposed) {  // packed matrices are [out, in], whatever the weight would be
+      std::swap(layout.shape[0], layout.shape[1]);
+      part.transposed = false;
+    }
+    LINNET_ASSIGN_OR_RETURN(
+        part.packed, PackedMatrix::Open(source_, StemOf(name), packing_, layout.shape[0], layout.shape[1], diagnostic));
+  } else if (part.tensor->shape != layout.shape) {
+    return Fail(diagnostic, StatusCode::kInvalidModel, "a tensor has another shape than the config asks for",
+                "%s: tensor %s: expected shape %s, found %s", source_.FileNameOf(*part.tensor).c_str(), name.c_str(),
+                ShapeText(layout.shape).c_str(), ShapeText(part.tensor->shape).c_str());
+  } else if (!IsReadableAsF32(part.tensor->type)) {
+    return Fail(diagnostic, StatusCode::kUnsupported, "a weight has an element type that is not read",
+                "%s: tensor %s: expected F32, F16 or BF16, found %s", source_.FileNameOf(*part.tensor).c_str(),
+                name.c_str(), SafetensorsTypeName(part.tensor->type));
+  }
+  part.maps = std::move(layout.maps);
+  return part;
+}
+
 Result<std::vector<SourcePart>> WeightReader::Resolve(const TensorRequirement& tensor, uint64_t group,
                                                       Diagnostic* diagnostic) const {
   std::vector<SourcePart> parts;
@@ -237,26 +292,15 @@ Result<std::vector<SourcePart>> WeightReader::Resolve(const TensorRequirement& t
     for (const WeightPattern& pattern : table) {
       if (pattern.role != tensor.role) continue;
       const std::string name = Expand(pattern.name, tensor.layer, group);
-      const SafetensorsTensor* source = source_.Find(name);
-      if (source == nullptr) {
+      if (source_.Find(name) == nullptr && !IsPacked(name)) {
         tried += (tried.empty() ? "" : ", ") + name;
         continue;
       }
-      Layout layout = LayoutOf(pattern, tensor, config_);
+      const Layout layout = LayoutOf(pattern, tensor, config_);
       if (Overlap(parts, layout.maps)) continue;
-      if (source->shape != layout.shape) {
-        return Fail(diagnostic, StatusCode::kInvalidModel, "a tensor has another shape than the config asks for",
-                    "%s: tensor %s: expected shape %s, found %s", source_.FileNameOf(*source).c_str(), name.c_str(),
-                    ShapeText(layout.shape).c_str(), ShapeText(source->shape).c_str());
-      }
-      if (!IsReadableAsF32(source->type)) {
-        return Fail(diagnostic, StatusCode::kUnsupported, "a weight has an element type that is not read",
-                    "%s: tensor %s: expected F32, F16 or BF16, found %s", source_.FileNameOf(*source).c_str(),
-                    name.c_str(), SafetensorsTypeName(source->type));
-      }
+      LINNET_ASSIGN_OR_RETURN(SourcePart part, MakePart(pattern, name, tensor, group, diagnostic));
       covered += layout.src_rows;
-      parts.push_back({source, std::move(layout.maps), layout.group_begin + group * layout.group_stride,
-                       layout.src_rows, layout.transposed});
+      parts.push_back(std::move(part));
     }
   }
   if (covered != ShapeOf(tensor).rows) {
@@ -277,7 +321,10 @@ Status WeightReader::Open(Diagnostic* diagnostic) {
     const uint64_t groups = ShapeOf(tensor).groups;
     for (uint64_t group = 0; group < groups; ++group) {
       LINNET_ASSIGN_OR_RETURN(const std::vector<SourcePart> parts, Resolve(tensor, group, diagnostic));
-      for (const SourcePart& part : parts) used[static_cast<size_t>(part.tensor - source_.tensors().data())] = true;
+      for (const SourcePart& part : parts) {
+        part.ForEachTensor(
+            [&](const SafetensorsTensor& one) { used[static_cast<size_t>(&one - source_.tensors().data())] = true; });
+      }
     }
   }
   return CheckLeftOver(used, diagnostic);
@@ -286,12 +333,20 @@ Status WeightReader::Open(Diagnostic* diagnostic) {
 Status WeightReader::CheckLeftOver(const std::vector<bool>& used, Diagnostic* diagnostic) const {
   for (size_t i = 0; i < used.size(); ++i) {
     const SafetensorsTensor& tensor = source_.tensors()[i];
-    if (used[i] || IsIgnored(tensor.name)) continue;
+    if (used[i] || IsIgnored(tensor.name) || IsZeroBias(tensor)) continue;
     return Fail(diagnostic, StatusCode::kUnsupported, "a tensor is not known",
                 "%s: tensor %s has no meaning in family %s with this config.json", source_.FileNameOf(tensor).c_str(),
                 tensor.name.c_str(), config_.family.c_str());
   }
   return Status::Ok();
+}
+
+// AutoGPTQ writes a bias of zeros beside the packed layers of a model without biases.
+bool WeightReader::IsZeroBias(const SafetensorsTensor& tensor) const {
+  constexpr std::string_view kBiasSuffix = "bias";
+  if (packing_.method == PackingMethod::kNone || !tensor.name.ends_with(".bias")) return false;
+  if (!PackedMatrix::Exists(source_, tensor.name.substr(0, tensor.name.size() - kBiasSuffix.size()))) return false;
+  return std::all_of(tensor.bytes.begin(), tensor.bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
 bool WeightReader::IsIgnored(const std::string& name) const {
@@ -327,6 +382,47 @@ Status WeightReader::ReadRows(const TensorRequirement& tensor, uint64_t group, u
   for (uint64_t row = 0; row < row_count; ++row) {  // each row is a group of its own, read as a column
     LINNET_ASSIGN_OR_RETURN(const std::vector<SourcePart> parts, Resolve(tensor, row_begin + row, diagnostic));
     for (const SourcePart& part : parts) ReadPart(part, 1, 0, shape.rows, out.data() + row * shape.rows);
+  }
+  return Status::Ok();
+}
+
+uint32_t WeightReader::Q4GridBlock(const TensorRequirement& tensor) const {
+  const Shape shape = ShapeOf(tensor);
+  if (packing_.method == PackingMethod::kNone || shape.is_vector) return 0;
+  uint32_t block = 0;
+  for (uint64_t group = 0; group < shape.groups; ++group) {
+    const Result<std::vector<SourcePart>> parts = Resolve(tensor, group, nullptr);
+    if (!parts.ok()) return 0;
+    for (const SourcePart& part : *parts) {
+      const uint32_t here = part.packed && !part.transposed ? part.packed->Q4GridBlock() : 0;
+      if (here == 0) return 0;
+      block = block == 0 ? here : std::min(block, here);
+    }
+  }
+  return block;
+}
+
+Status WeightReader::ReadQ4Grid(const TensorRequirement& tensor, uint64_t group, uint64_t row_begin, uint64_t row_count,
+                                const Q4GridRows& out, Diagnostic* diagnostic) const {
+  const Shape shape = ShapeOf(tensor);
+  const size_t level_bytes = shape.columns / 2, n_scales = out.scales.size() / std::max<uint64_t>(row_count, 1);
+  if (group >= shape.groups || row_begin > shape.rows || row_count > shape.rows - row_begin || n_scales == 0 ||
+      out.levels.size() != row_count * level_bytes || shape.columns % n_scales != 0) {
+    return Fail(diagnostic, StatusCode::kInvalidArgument, "rows outside a tensor",
+                "%s of layer %d: rows outside the tensor were asked for", TensorRoleName(tensor.role), tensor.layer);
+  }
+  const auto block = static_cast<uint32_t>(shape.columns / n_scales);
+  LINNET_ASSIGN_OR_RETURN(const std::vector<SourcePart> parts, Resolve(tensor, group, diagnostic));
+  for (const SourcePart& part : parts) {
+    for (const RowMap& map : part.maps) {
+      const uint64_t stop = std::min(row_begin + row_count, map.dst_begin + map.rows);
+      for (uint64_t row = std::max(row_begin, map.dst_begin); row < stop; ++row) {
+        const uint64_t i = row - map.dst_begin, to = row - row_begin;
+        const uint64_t source = map.src_begin + i / map.block * map.stride + i % map.block;
+        part.packed->ReadQ4GridRow(part.first / shape.columns + source, block, out.levels.data() + to * level_bytes,
+                                   out.scales.data() + to * n_scales);
+      }
+    }
   }
   return Status::Ok();
 }

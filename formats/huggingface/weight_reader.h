@@ -3,6 +3,7 @@
 #define LINNET_FORMATS_HUGGINGFACE_WEIGHT_READER_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,7 +11,10 @@
 #include "core/base/diagnostic.h"
 #include "core/base/model_view.h"
 #include "core/base/status.h"
+#include "formats/checkpoint.h"
+#include "formats/huggingface/packed_matrix.h"
 #include "formats/huggingface/weight_names.h"
+#include "formats/huggingface/weight_packing.h"
 #include "formats/safetensors/safetensors_set.h"
 
 namespace linnet::formats {
@@ -27,18 +31,29 @@ struct RowMap {
 
 /// One source tensor's share of one group of a role.
 struct SourcePart {
-  const SafetensorsTensor* tensor = nullptr;
+  const SafetensorsTensor* tensor = nullptr;  // null where packed
+  std::optional<PackedMatrix> packed;
   std::vector<RowMap> maps;
   uint64_t first = 0;       // element of the tensor where the group begins
   uint64_t src_rows = 0;    // of the group
   bool transposed = false;  // element (row, column) is first + column * src_rows + row
+
+  SourceType type() const;
+  void Read(const ElementRun& run, float* out) const;
+  /// Calls visit(const SafetensorsTensor&) for each tensor behind the part.
+  template <typename Visit>
+  void ForEachTensor(const Visit& visit) const {
+    if (tensor != nullptr) return visit(*tensor);
+    for (const SafetensorsTensor* one : packed->tensors()) visit(*one);
+  }
 };
 
 class WeightReader {
  public:
   /// Does not own its arguments. Call Open before anything else.
-  WeightReader(const ModelConfig& config, const WeightNames& names, const SafetensorsSet& source)
-      : config_(config), names_(names), source_(source) {}
+  WeightReader(const ModelConfig& config, const WeightNames& names, const WeightPacking& packing,
+               const SafetensorsSet& source)
+      : config_(config), names_(names), packing_(packing), source_(source) {}
 
   /// Checks that every required tensor exists with the right shape and a readable type, and that no tensor is left
   /// over. Errors: kInvalidModel (missing, with the names tried; another shape; unknown tensor), kUnsupported (a type).
@@ -47,18 +62,27 @@ class WeightReader {
   /// As Checkpoint::ReadRows.
   Status ReadRows(const TensorRequirement& tensor, uint64_t group, uint64_t row_begin, uint64_t row_count,
                   std::span<float> out, Diagnostic* diagnostic) const;
+  /// As Checkpoint::Q4GridBlock and Checkpoint::ReadQ4Grid.
+  uint32_t Q4GridBlock(const TensorRequirement& tensor) const;
+  Status ReadQ4Grid(const TensorRequirement& tensor, uint64_t group, uint64_t row_begin, uint64_t row_count,
+                    const Q4GridRows& out, Diagnostic* diagnostic) const;
   /// The source tensors of one group, in the order of the role's rows.
   Result<std::vector<SourcePart>> Resolve(const TensorRequirement& tensor, uint64_t group,
                                           Diagnostic* diagnostic) const;
 
  private:
   Status ChooseBase(Diagnostic* diagnostic);
+  Result<SourcePart> MakePart(const WeightPattern& pattern, const std::string& name, const TensorRequirement& tensor,
+                              uint64_t group, Diagnostic* diagnostic) const;
+  bool IsPacked(const std::string& name) const;
+  bool IsZeroBias(const SafetensorsTensor& tensor) const;
   Status CheckLeftOver(const std::vector<bool>& used, Diagnostic* diagnostic) const;
   bool IsIgnored(const std::string& name) const;
   std::string Expand(const char* pattern, int32_t layer, uint64_t group) const;
 
   const ModelConfig& config_;
   const WeightNames& names_;
+  const WeightPacking packing_;
   const SafetensorsSet& source_;
   const char* base_ = "";
 };

@@ -208,7 +208,7 @@ TEST_SUITE("huggingface") {
     refused("rope_parameters", {{"rope_type", "foo"}}, "rope_parameters.rope_type \"foo\" is not supported");
     refused("hidden_act", "bar", "hidden_act \"bar\" is not supported");
     refused("model_type", "mamba", "model_type \"mamba\" is not supported");
-    refused("quantization_config", {{"quant_method", "gptq"}}, "quantization_config");
+    refused("quantization_config", {{"quant_method", "fp8"}}, "quantization_config.quant_method \"fp8\"");
     refused("is_encoder_decoder", true, "is_encoder_decoder true");
     refused("rope_interleaved", true, "rope_interleaved true");
     refused("rope_parameters", {{"rope_theta", 1e4}, {"partial_rotary_factor", 0.5}}, "partial_rotary_factor");
