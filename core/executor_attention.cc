@@ -6,8 +6,18 @@
 #include "ops/norm.h"
 #include "ops/quantize_activations.h"
 #include "ops/rope.h"
+#include "ops/walsh_hadamard.h"
 
 namespace linnet {
+namespace {
+
+// Each head of one row, in place; `block` divides a head.
+void RotateHeads(float* heads, size_t width, size_t block) {
+  if (block > 1) ops::WalshHadamard({heads, width}, 1, width, block, {heads, width});
+}
+
+}  // namespace
+
 // QK-norm of the heads of one row, in place.
 void Executor::NormHeads(const NormWeights& norm, QkNorm kind, float* heads, size_t n_heads, size_t head_dim) const {
   if (kind == QkNorm::kNone) return;
@@ -25,25 +35,28 @@ void Executor::NormHeads(const NormWeights& norm, QkNorm kind, float* heads, siz
   }
 }
 
-// Norm and rotation of the queries and keys of one row of stacked q, k, v.
+// Norm and position of the queries and keys of one row of stacked q, k, v, and the cache's rotation of all three.
 void Executor::PrepareRow(const HeadsStep& step, size_t row) const {
   const AttentionSpec& spec = attention(step.layer);
   const size_t q_width = size_t{spec.n_heads} * spec.head_dim, k_width = size_t{spec.n_kv_heads} * spec.head_dim;
-  const size_t width = q_width + k_width + size_t{spec.n_kv_heads} * spec.value_dim;
+  const size_t v_width = size_t{spec.n_kv_heads} * spec.value_dim, width = q_width + k_width + v_width;
   float* q = At<float>(step.qkv) + row * width;
   NormHeads(step.q_norm, spec.qk_norm, q, spec.n_heads, spec.head_dim);
   NormHeads(step.k_norm, spec.qk_norm, q + q_width, spec.n_kv_heads, spec.head_dim);
-  if (spec.rope < 0) return;
-  const RopeSpec& rope = model_->config().ropes[static_cast<size_t>(spec.rope)];
-  const size_t pairs = rope.rope_dim / 2;
-  // Keys follow the queries, so that both are rotated in one call.
-  ops::ApplyRope({q, width}, 1,
-                 {.n_heads = size_t{spec.n_heads} + spec.n_kv_heads,
-                  .head_stride = spec.head_dim,
-                  .rope_dim = rope.rope_dim,
-                  .rope_offset = 0,
-                  .layout = rope.layout},
-                 At<float>(step.cos) + row * pairs, At<float>(step.sin) + row * pairs);
+  // Keys follow the queries, so that one call serves both.
+  if (spec.rope >= 0) {
+    const RopeSpec& rope = model_->config().ropes[static_cast<size_t>(spec.rope)];
+    const size_t pairs = rope.rope_dim / 2;
+    ops::ApplyRope({q, width}, 1,
+                   {.n_heads = size_t{spec.n_heads} + spec.n_kv_heads,
+                    .head_stride = spec.head_dim,
+                    .rope_dim = rope.rope_dim,
+                    .rope_offset = 0,
+                    .layout = rope.layout},
+                   At<float>(step.cos) + row * pairs, At<float>(step.sin) + row * pairs);
+  }
+  RotateHeads(q, q_width + k_width, ops::KvRotationBlock(plan_->kv_type, spec.head_dim));
+  RotateHeads(q + q_width + k_width, v_width, ops::KvRotationBlock(plan_->kv_type, spec.value_dim));
 }
 
 void Executor::StoreKv(uint32_t layer, const float* k, size_t k_stride, const float* v, size_t v_stride) {
@@ -103,6 +116,14 @@ Status Executor::Run(const AttentionStep& step) {
   // Merging is little work; only a long context's many splits are worth waking the threads for.
   const size_t merges = ops::AttentionMergeTaskCount(args);
   for (size_t task = 0; task < merges; ++task) ops::RunAttentionMergeTask(args, task, partials);
+  const size_t rotation = ops::KvRotationBlock(plan_->kv_type, layout.shape.value_dim);
+  if (rotation > 1) {
+    ForRows(current_.n_rows, [&](size_t first, size_t n, size_t) {
+      for (size_t r = first; r < first + n; ++r) {
+        RotateHeads(args.out + r * args.out_token_stride, args.out_token_stride, rotation);
+      }
+    });
+  }
   return Status::Ok();
 }
 
@@ -116,6 +137,7 @@ Status Executor::Run(const LatentHeadsStep& step) {
       const float* latent = At<float>(step.latent) + r * step.latent_width + step.kv_offset;
       float* row = At<float>(step.row) + r * cached;
       NormRows(step.kv_norm, {latent, rank}, 1, rank, {row, rank});
+      RotateHeads(row, rank, ops::KvRotationBlock(plan_->kv_type, rank));
       std::memcpy(row + rank, latent + rank, rope_dim * sizeof(float));
       if (rope_dim == 0) continue;
       const RopeLayout layout = model_->config().ropes[static_cast<size_t>(spec.rope)].layout;
@@ -166,6 +188,7 @@ Status Executor::Run(const AbsorbStep& step) {
     for (size_t r = 0; r < current_.n_rows; ++r) {
       float* absorbed = At<float>(step.absorbed) + (r * spec.n_heads + h) * cached;
       std::memcpy(absorbed, head_out + r * rank, rank * sizeof(float));
+      RotateHeads(absorbed, rank, ops::KvRotationBlock(plan_->kv_type, rank));
       std::memcpy(absorbed + rank, q + r * step.q_stride + nope, rope_dim * sizeof(float));
     }
   }

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/walsh_hadamard.h"
+
 namespace linnet::ops {
 
 /// Element types of a cache. kF16 and kInt8 are converted to f32 in registers where attention reads them.
@@ -16,6 +18,14 @@ enum class KvType : uint8_t {
 
 /// "f32", "f16", "int8".
 const char* KvTypeName(KvType type);
+
+/// The width of the block Hadamard rotation (ops/walsh_hadamard.h) that keys, values or a latent of `width` carry in a
+/// cache of this type; 1: none. Whoever stores them rotates them, and rotates the queries and attention's output too,
+/// which leaves the result as it was but for rounding. It spreads a head's few large dimensions over all, so that the
+/// one scale of an int8 row fits them.
+constexpr size_t KvRotationBlock(KvType type, size_t width) {
+  return type == KvType::kInt8 ? LargestRotationBlock(width) : 1;
+}
 
 /// Positions are allocated in blocks of this many. The keys of a block lie interleaved, so that a vector of scores
 /// needs no sum across lanes; a block never straddles a ring's end, and every vector width in use divides it.

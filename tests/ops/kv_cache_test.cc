@@ -172,6 +172,30 @@ TEST_SUITE("ops") {
       }
     });
   }
+
+  TEST_CASE("KvRotationBlock: int8 rows with an outlier keep more of themselves when rotated") {
+    CHECK(ops::KvRotationBlock(KvType::kF32, 64) == 1);
+    CHECK(ops::KvRotationBlock(KvType::kF16, 64) == 1);
+    CHECK(ops::KvRotationBlock(KvType::kInt8, 96) == 32);
+    const KvLayout layout = ops::MakeKvLayout({KvType::kInt8, 1, 64, 64, 64, false});
+    Rows rows = RandomRows(layout, 1);
+    rows.k[7] = 40.0f;  // the others are within 1
+    rows.v.assign(rows.k.begin(), rows.k.begin() + 64);
+    ops::WalshHadamard({rows.v.data(), 64}, 1, 64, 64, {rows.v.data(), 64});
+    Cache cache(layout);
+    ops::StoreKv(Args(cache, rows, 0, 1));
+    double plain = 0.0, rotated = 0.0;
+    for (uint32_t d = 0; d < 64; ++d) {
+      const float k = cache.At<float>(layout.key_scales_offset, 0) * cache.At<int8_t>(0, cache.KeyElement(0, 0, d));
+      const float v = cache.At<float>(layout.value_scales_offset, 0) *
+                      cache.At<int8_t>(layout.values_offset, cache.ValueElement(0, 0, d));
+      plain += (k - rows.k[d]) * (k - rows.k[d]);
+      rotated += (v - rows.v[d]) * (v - rows.v[d]);
+    }
+    // The outlier is spread over 64 values, each an eighth of it: the largest value, hence the step, is a fifth or
+    // less.
+    CHECK(rotated < plain / 10);
+  }
 }
 
 }  // namespace
