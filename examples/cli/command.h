@@ -54,6 +54,7 @@ void AddTokenize(CommandSet& commands);
 void AddChat(CommandSet& commands);
 void AddBench(CommandSet& commands);
 void AddPerplexity(CommandSet& commands);
+void AddQuality(CommandSet& commands);
 void AddPack(CommandSet& commands);
 void AddCount(CommandSet& commands);
 void AddTrace(CommandSet& commands);

@@ -42,6 +42,7 @@ int Run(int argc, char** argv) {
   AddChat(commands);
   AddBench(commands);
   AddPerplexity(commands);
+  AddQuality(commands);
   AddPack(commands);
   AddCount(commands);
   AddTrace(commands);

@@ -7,19 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "core/base/file_mapping.h"
 #include "examples/cli/args.h"
 #include "examples/cli/command.h"
 #include "examples/cli/kl_file.h"
 #include "examples/cli/loaded_model.h"
 #include "examples/cli/output.h"
+#include "examples/cli/scoring.h"
 #include "platforms/console.h"
 
 namespace linnet::cli {
 namespace {
-
-constexpr uint32_t kDefaultWindow = 512;
-constexpr uint32_t kLogitRows = 16;  // positions per product with the head: enough to reuse its weights
 
 struct Options {
   RunOptions run;
@@ -29,28 +26,11 @@ struct Options {
   bool json = false;
 };
 
-// Turns logits into logarithms of probabilities; returns the index of the largest.
-size_t LogSoftmax(const float* logits, std::span<float> out) {
-  const size_t top = static_cast<size_t>(std::max_element(logits, logits + out.size()) - logits);
-  double sum = 0.0;
-  for (size_t i = 0; i < out.size(); ++i) sum += std::exp(logits[i] - logits[top]);
-  const float shift = logits[top] + static_cast<float>(std::log(sum));
-  for (size_t i = 0; i < out.size(); ++i) out[i] = logits[i] - shift;
-  return top;
-}
-
-// sum p (log p - log q) in nats.
-double KlDivergence(std::span<const float> log_p, std::span<const float> log_q) {
-  double sum = 0.0;
-  for (size_t i = 0; i < log_p.size(); ++i) sum += std::exp(log_p[i]) * (log_p[i] - log_q[i]);
-  return sum;
-}
-
 // Receives the logits of scored positions, window after window.
 struct Score {
   const int32_t* window = nullptr;  // [context] tokens
   uint32_t context = 0;
-  double nll_sum = 0.0;  // nats
+  double nll_sum = 0.0, base_nll_sum = 0.0;  // nats
   uint64_t count = 0;
   std::vector<float> log_probs, base;
   std::optional<KlWriter> writer;
@@ -75,6 +55,7 @@ struct Score {
     nll_sum -= log_probs[static_cast<size_t>(window[pos + 1])];
     if (reader) {
       reader->Read(count, base);
+      base_nll_sum -= base[static_cast<size_t>(window[pos + 1])];
       kl.push_back(KlDivergence(base, log_probs));
       top1_equal += static_cast<size_t>(std::max_element(base.begin(), base.end()) - base.begin()) == top;
     }
@@ -82,41 +63,8 @@ struct Score {
     ++count;
   }
   double Perplexity() const { return std::exp(nll_sum / static_cast<double>(count)); }
+  double BasePerplexity() const { return std::exp(base_nll_sum / static_cast<double>(count)); }
 };
-
-// The windows' tokens, [windows, context]: the whole text tokenized without recognizing special tokens, one bos before
-// it and in place of each window's first token where the model wants bos.
-Result<std::vector<int32_t>> MakeWindows(const Options& options, const LoadedModel& model, uint32_t context,
-                                         Diagnostic* diagnostic) {
-  LINNET_ASSIGN_OR_RETURN(const Tokenizer tokenizer, OpenTokenizer(model.file(), options.run.model, diagnostic));
-  LINNET_ASSIGN_OR_RETURN(const FileMapping file, FileMapping::Open(options.text, diagnostic));
-  const GenerationDefaults& defaults = model.file().generation();
-  const bool add_bos = defaults.add_bos && defaults.bos_id >= 0;
-  std::vector<int32_t> ids;
-  if (add_bos) ids.push_back(defaults.bos_id);
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  LINNET_RETURN_IF_ERROR(tokenizer.Encode(text, {false, false}, &ids, diagnostic));
-  const size_t available = ids.size() / context;
-  const size_t windows = options.windows == 0 ? available : options.windows;
-  if (available == 0 || windows > available) {
-    return Fail(diagnostic, StatusCode::kInvalidArgument, "the text is too short",
-                "%s: expected at least %zu tokens (%zu windows of %u), found %zu", options.text.c_str(),
-                std::max<size_t>(windows, 1) * context, std::max<size_t>(windows, 1), context, ids.size());
-  }
-  ids.resize(windows * context);
-  if (add_bos) {
-    for (size_t i = 0; i < windows; ++i) ids[i * context] = defaults.bos_id;
-  }
-  const auto vocab_size = static_cast<int64_t>(model.config().vocab_size);
-  for (const int32_t id : ids) {
-    if (id >= vocab_size) {
-      return Fail(diagnostic, StatusCode::kInvalidModel, "the tokenizer does not fit the model",
-                  "%s: expected ids below %lld, found %d", options.run.model.c_str(),
-                  static_cast<long long>(vocab_size), id);
-    }
-  }
-  return ids;
-}
 
 Status OpenComparison(const std::string& path, const KlShape& shape, std::vector<int32_t>* ids, bool windows_given,
                       Score* score, Diagnostic* diagnostic) {
@@ -138,24 +86,19 @@ Status OpenComparison(const std::string& path, const KlShape& shape, std::vector
 }
 
 void PrintReport(const Options& options, const LoadedModel& model, const KlShape& shape, Score& score) {
-  uint64_t elements = 0;
-  for (const TensorView& tensor : model.file().view().tensors()) elements += tensor.elements();
-  const double bits =
-      static_cast<double>(model.file().weight_bytes()) * 8 / static_cast<double>(std::max<uint64_t>(elements, 1));
+  const double bits = BitsPerWeight(model.file());
   nlohmann::ordered_json json = {{"model", options.run.model},       {"text", options.text},
                                  {"context", shape.context},         {"windows", shape.windows},
                                  {"perplexity", score.Perplexity()}, {"tokens", score.count},
-                                 {"bits_per_weight", bits}};
+                                 {"bits_per_weight", bits},          {"weight_bytes", model.file().weight_bytes()}};
   if (score.reader) {
-    std::sort(score.kl.begin(), score.kl.end());
-    double sum = 0.0;
-    for (const double kl : score.kl) sum += kl;
-    const auto count = static_cast<double>(score.count);
-    json["kl_mean"] = sum / count;
-    json["kl_median"] = score.kl[score.kl.size() / 2];
-    json["kl_p99"] = score.kl[std::min(score.kl.size() - 1, static_cast<size_t>(0.99 * count))];
-    json["kl_max"] = score.kl.back();
-    json["top1_agreement"] = static_cast<double>(score.top1_equal) / count;
+    const Spread kl = SpreadOf(score.kl);
+    json["perplexity_reference"] = score.BasePerplexity();
+    json["kl_mean"] = kl.mean;
+    json["kl_median"] = kl.median;
+    json["kl_p99"] = kl.p99;
+    json["kl_max"] = kl.max;
+    json["top1_agreement"] = static_cast<double>(score.top1_equal) / static_cast<double>(score.count);
   }
   if (options.json) {
     PrintJson(json);
@@ -165,9 +108,10 @@ void PrintReport(const Options& options, const LoadedModel& model, const KlShape
               static_cast<unsigned long long>(score.count), shape.windows, shape.context, bits);
   if (score.reader) {
     PrintFormat(
+        "reference: perplexity %.4f\n"
         "KL divergence: mean %.6f, median %.6f, 99th percentile %.6f, largest %.6f nats; same top token %.3f %%\n",
-        json["kl_mean"].get<double>(), json["kl_median"].get<double>(), json["kl_p99"].get<double>(),
-        json["kl_max"].get<double>(), json["top1_agreement"].get<double>() * 100);
+        json["perplexity_reference"].get<double>(), json["kl_mean"].get<double>(), json["kl_median"].get<double>(),
+        json["kl_p99"].get<double>(), json["kl_max"].get<double>(), json["top1_agreement"].get<double>() * 100);
   }
 }
 
@@ -192,12 +136,13 @@ Status RunWindows(LoadedModel& model, std::span<const int32_t> ids, const KlShap
 Status Run(Options& options, Diagnostic* diagnostic) {
   platform::InterruptScope interrupt;  // so that no part of a --save-logits file stays behind
   if (options.run.context_tokens == 0) options.run.context_tokens = kDefaultWindow;
-  LINNET_ASSIGN_OR_RETURN(LoadedModel model, LoadedModel::Load(options.run, kLogitRows, diagnostic));
+  LINNET_ASSIGN_OR_RETURN(LoadedModel model, LoadedModel::Load(options.run, kScoredLogitRows, diagnostic));
   KlShape shape;
   shape.vocab_size = model.config().vocab_size;
   shape.context = options.run.context_tokens;
   shape.first_scored = shape.context / 2;
-  LINNET_ASSIGN_OR_RETURN(std::vector<int32_t> ids, MakeWindows(options, model, shape.context, diagnostic));
+  LINNET_ASSIGN_OR_RETURN(std::vector<int32_t> ids, MakeWindows(model, options.run.model, options.text, shape.context,
+                                                                options.windows, diagnostic));
   Score score;
   score.context = shape.context;
   score.diagnostic = diagnostic;

@@ -207,6 +207,7 @@ class Perplexity(harness.ProgramTest):
         # Half a step of the file's 16 bits is 0.00025 nats, and the sum is quadratic in it.
         self.assertLess(abs(same["kl_mean"]), 1e-6)
         self.assertEqual(same["top1_agreement"], 1.0)
+        self.assertAlmostEqual(same["perplexity_reference"] / same["perplexity"], 1.0, delta=3e-4)
         other = self.report(self.model("q4"), "--context", "32", "--kl-from", saved)
         self.assertGreater(other["kl_mean"], 1e-5)
         self.assertGreaterEqual(other["kl_p99"], other["kl_median"])
