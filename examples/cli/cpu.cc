@@ -1,6 +1,7 @@
 // linnet cpu: the processor as Linnet sees it.
 #include "platforms/cpu.h"
 
+#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,10 +10,13 @@
 #include "examples/cli/command.h"
 #include "examples/cli/cpu_level.h"
 #include "examples/cli/output.h"
+#include "ops/xnn_kernels.h"
 #include "platforms/memory.h"
 
 namespace linnet::cli {
 namespace {
+
+using Kernels = std::array<ops::LinearKernels, 3>;
 
 struct Options {
   bool bandwidth = false;
@@ -30,7 +34,7 @@ std::string Join(const std::vector<std::string>& items) {
   return text;
 }
 
-void PrintText(const platform::CpuInfo& info, const platform::ReadBandwidth* bandwidth) {
+void PrintText(const platform::CpuInfo& info, const Kernels& kernels, const platform::ReadBandwidth* bandwidth) {
   PrintFormat("%s, %s\n", info.name.c_str(), info.architecture.c_str());
   PrintFormat("  cores              %u (%u logical CPUs, %u of them allowed)\n", info.cores, info.logical_cpus,
               info.allowed_cpus);
@@ -46,6 +50,9 @@ void PrintText(const platform::CpuInfo& info, const platform::ReadBandwidth* ban
   PrintFormat("  features           %s\n", Join(info.features).c_str());
   PrintFormat("  level              %s (of %s)\n", ReachedCpuLevel().c_str(), Join(CpuLevels()).c_str());
   PrintFormat("  Highway target     %s\n", HighwayTargetName().c_str());
+  for (const ops::LinearKernels& kernel : kernels) {
+    PrintFormat("  %-3s products       %s\n%21s%s\n", kernel.weights, kernel.one_row, "", kernel.many_rows);
+  }
   if (bandwidth == nullptr) return;
   PrintFormat("  read bandwidth     %.2f GB/s by %u threads, spread %.1f %%, buffer %s%s\n",
               bandwidth->bytes_per_s * 1e-9, bandwidth->threads, bandwidth->spread * 100,
@@ -53,7 +60,8 @@ void PrintText(const platform::CpuInfo& info, const platform::ReadBandwidth* ban
               bandwidth->beyond_cache ? "" : " (not well beyond the cache: too little free memory)");
 }
 
-nlohmann::ordered_json ToJson(const platform::CpuInfo& info, const platform::ReadBandwidth* bandwidth) {
+nlohmann::ordered_json ToJson(const platform::CpuInfo& info, const Kernels& kernels,
+                              const platform::ReadBandwidth* bandwidth) {
   nlohmann::ordered_json clusters = nlohmann::ordered_json::array();
   for (const platform::CpuCluster& cluster : info.clusters) {
     clusters.push_back({{"microarchitecture", cluster.microarchitecture},
@@ -77,6 +85,12 @@ nlohmann::ordered_json ToJson(const platform::CpuInfo& info, const platform::Rea
                                  {"level", ReachedCpuLevel()},
                                  {"levels", CpuLevels()},
                                  {"highway_target", HighwayTargetName()}};
+  for (const ops::LinearKernels& kernel : kernels) {
+    json["kernels"][kernel.weights] = {{"one_row", kernel.one_row},
+                                       {"many_rows", kernel.many_rows},
+                                       {"tile_rows", kernel.tile_rows},
+                                       {"tile_columns", kernel.tile_columns}};
+  }
   if (bandwidth != nullptr) {
     json["read_bandwidth_bytes_per_s"] = bandwidth->bytes_per_s;
     json["read_bandwidth_threads"] = bandwidth->threads;
@@ -90,6 +104,7 @@ nlohmann::ordered_json ToJson(const platform::CpuInfo& info, const platform::Rea
 Status Run(const Options& options, Diagnostic* diagnostic) {
   const platform::CpuInfo info = platform::DescribeCpu();
   LINNET_RETURN_IF_ERROR(ApplyCpuLevel(options.cpu_level, diagnostic));
+  LINNET_ASSIGN_OR_RETURN(const Kernels kernels, ops::ChosenLinearKernels());
   platform::ReadBandwidth measured;
   if (options.bandwidth) {
     const uint32_t threads = options.threads != 0 ? options.threads : info.default_threads;
@@ -97,9 +112,9 @@ Status Run(const Options& options, Diagnostic* diagnostic) {
   }
   const platform::ReadBandwidth* bandwidth = options.bandwidth ? &measured : nullptr;
   if (options.json) {
-    PrintJson(ToJson(info, bandwidth));
+    PrintJson(ToJson(info, kernels, bandwidth));
   } else {
-    PrintText(info, bandwidth);
+    PrintText(info, kernels, bandwidth);
   }
   return Status::Ok();
 }

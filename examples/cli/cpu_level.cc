@@ -36,12 +36,17 @@ constexpr Level kLevels[] = {
 constexpr Level kLevels[] = {
     {"neon", [] { return true; }, [] {}, HWY_NEON_WITHOUT_AES | HWY_NEON},
     {"dotprod", [] { return cpuinfo_has_arm_neon_dot(); }, [] { cpuinfo_isa.dot = cpuinfo_isa.fp16arith = false; }, 0},
-    {"i8mm", [] { return cpuinfo_has_arm_i8mm(); },
-     [] { cpuinfo_isa.i8mm = cpuinfo_isa.bf16 = cpuinfo_isa.sve = cpuinfo_isa.sve2 = cpuinfo_isa.sme = false; },
-     HWY_NEON_BF16 | HWY_ALL_SVE},
+    {"i8mm", [] { return cpuinfo_has_arm_i8mm(); }, [] { cpuinfo_isa.i8mm = cpuinfo_isa.bf16 = false; }, HWY_NEON_BF16},
+    // Only Highway's kernels have versions for it.
+    {"sve", [] { return cpuinfo_has_arm_sve(); },
+     [] { cpuinfo_isa.sve = cpuinfo_isa.sve2 = cpuinfo_isa.sme = false; }, HWY_ALL_SVE},
 };
-#else
-constexpr Level kLevels[] = {{"baseline", [] { return true; }, [] {}, 0}};
+#elif CPUINFO_ARCH_ARM
+// A 32-bit program on a 64-bit core may use that core's dot product.
+constexpr Level kLevels[] = {
+    {"neon", [] { return cpuinfo_has_arm_neon_fma(); }, [] {}, HWY_NEON_WITHOUT_AES | HWY_NEON},
+    {"dotprod", [] { return cpuinfo_has_arm_neon_dot(); }, [] { cpuinfo_isa.dot = cpuinfo_isa.fp16arith = false; }, 0},
+};
 #endif
 
 }  // namespace
@@ -58,10 +63,11 @@ Status ApplyCpuLevel(const std::string& level, Diagnostic* diagnostic) {
     return Fail(diagnostic, StatusCode::kUnsupported, "the CPU cannot be described", "--cpu %s", level.c_str());
   }
   bool above = false;
+  int64_t dropped_targets = 0;
   for (const Level& candidate : kLevels) {
     if (above) {
       candidate.drop();
-      hwy::DisableTargets(candidate.highway_targets);
+      dropped_targets |= candidate.highway_targets;
     } else if (level == candidate.name) {
       above = true;
       if (candidate.reached()) continue;
@@ -69,6 +75,7 @@ Status ApplyCpuLevel(const std::string& level, Diagnostic* diagnostic) {
                   "--cpu: expected at most %s, found %s", ReachedCpuLevel().c_str(), level.c_str());
     }
   }
+  hwy::DisableTargets(dropped_targets);  // once: a call replaces what the one before it disabled
   if (above) return Status::Ok();
   return Fail(diagnostic, StatusCode::kInvalidArgument, "unknown CPU level", "--cpu: found %s", level.c_str());
 }
