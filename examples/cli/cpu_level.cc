@@ -38,8 +38,8 @@ constexpr Level kLevels[] = {
     {"dotprod", [] { return cpuinfo_has_arm_neon_dot(); }, [] { cpuinfo_isa.dot = cpuinfo_isa.fp16arith = false; }, 0},
     {"i8mm", [] { return cpuinfo_has_arm_i8mm(); }, [] { cpuinfo_isa.i8mm = cpuinfo_isa.bf16 = false; }, HWY_NEON_BF16},
     // Only Highway's kernels have versions for it.
-    {"sve", [] { return cpuinfo_has_arm_sve(); },
-     [] { cpuinfo_isa.sve = cpuinfo_isa.sve2 = cpuinfo_isa.sme = false; }, HWY_ALL_SVE},
+    {"sve", [] { return cpuinfo_has_arm_sve(); }, [] { cpuinfo_isa.sve = cpuinfo_isa.sve2 = cpuinfo_isa.sme = false; },
+     HWY_ALL_SVE},
 };
 #elif CPUINFO_ARCH_ARM
 // A 32-bit program on a 64-bit core may use that core's dot product.
