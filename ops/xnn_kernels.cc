@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "ops/q4_product.h"
 #include "ops/xnn_linear.h"
 
 namespace linnet::ops {
@@ -127,8 +128,16 @@ Result<std::array<LinearKernels, 3>> ChosenLinearKernels() {
   if (f32 == nullptr || q8 == nullptr || q4 == nullptr) {
     return Status(StatusCode::kUnsupported, "XNNPACK has no kernels for this CPU");
   }
-  return std::array{Describe("f32", *f32, f32->minmax.gemm), Describe("q8", *q8, q8->minmax.dqgemm),
-                    Describe("q4", *q4, q4->minmax.dqgemm)};
+  std::array kernels = {Describe("f32", *f32, f32->minmax.gemm), Describe("q8", *q8, q8->minmax.dqgemm),
+                        Describe("q4", *q4, q4->minmax.dqgemm)};
+  if (HasQ4Product()) {
+    kernels[2] = {.weights = "q4",
+                  .one_row = "q4_product_1x32__avx3_dl",
+                  .many_rows = "q4_product_4x32__avx3_dl",
+                  .tile_rows = 4,
+                  .tile_columns = kQ4StripOutputs};
+  }
+  return kernels;
 }
 
 }  // namespace linnet::ops

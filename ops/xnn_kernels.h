@@ -1,4 +1,4 @@
-// Which of XNNPACK's kernels run on this CPU, by name.
+// Which kernels of matrix products run on this CPU, by name: XNNPACK's and our own.
 #ifndef LINNET_OPS_XNN_KERNELS_H_
 #define LINNET_OPS_XNN_KERNELS_H_
 
@@ -9,9 +9,10 @@
 
 namespace linnet::ops {
 
-/// The kernels of one type of weights. Names are XNNPACK's own without "xnn_" and tell the tile (rows x columns, then
-/// the columns of a column group), and the instruction set. "unknown" where a kernel is not in our list, or where cores
-/// of one machine would use different ones, which would make results depend on the core that took a tile.
+/// The kernels of one type of weights. Names are XNNPACK's own without "xnn_" (or q4_product, ops/q4_product.h) and
+/// tell the tile (rows x columns, then the columns of a column group), and the instruction set. "unknown" where a
+/// kernel is not in our list, or where cores of one machine would use different ones, which would make results depend
+/// on the core that took a tile.
 struct LinearKernels {
   const char* weights;    // "f32" (f16 and bf16 too, which are packed as f32), "q8", "q4"
   const char* one_row;    // decode

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "formats/huggingface/config_reader.h"
+
 namespace linnet::formats {
 namespace {
 

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "formats/huggingface/config_reader.h"
-
 namespace linnet::formats {
+
+class ConfigReader;
 
 enum class PackingMethod : uint8_t { kNone, kGptq, kAwq };
 

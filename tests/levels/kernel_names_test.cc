@@ -44,13 +44,13 @@ std::vector<Expected> ExpectedKernels() {
        {q4_avx2}},
       // This XNNPACK has no 4-bit kernels for AVX-512 without VNNI.
       {"avx512", "AVX3", {f32_avx512}, {{"1x16c8__avx512skx_prfm", "8x16c8__avx512skx_prfm"}}, {q4_avx2}},
-      // The first pair of q4: Zen 4, whose GFNI is slow.
+      // The second pair of q4: CPUs with VNNI and little beside it (Cascade Lake).
       {"avx512vnni",
        "AVX3",
        {f32_avx512},
        {{"1x16c8__avx512vnni_prfm", "10x16c8__avx512vnni_prfm"}},
-       {{"1x16c8__avx512vnni_prfm", "8x16c8__avx512vnni_prfm"},
-        {"1x16c8__avx512vnnigfni_prfm", "14x16c8__avx512vnnigfni_prfm"}}},
+       {{"q4_product_1x32__avx3_dl", "q4_product_4x32__avx3_dl"},
+        {"1x16c8__avx512vnni_prfm", "8x16c8__avx512vnni_prfm"}}},
   };
 #elif defined(__aarch64__)
   const Pair f32 = {"1x8__aarch64_neonfma_lane_ld128", "6x8__aarch64_neonfma_lane_ld128"};
