@@ -58,6 +58,7 @@ void AddQuality(CommandSet& commands);
 void AddPack(CommandSet& commands);
 void AddCount(CommandSet& commands);
 void AddTrace(CommandSet& commands);
+void AddVerify(CommandSet& commands);
 void AddCpu(CommandSet& commands);
 
 }  // namespace linnet::cli

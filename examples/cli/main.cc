@@ -46,6 +46,7 @@ int Run(int argc, char** argv) {
   AddPack(commands);
   AddCount(commands);
   AddTrace(commands);
+  AddVerify(commands);
   AddCpu(commands);
   // With --help behind it the parser would explain the program and end well.
   const auto is_named = [argv](CLI::App* command) { return command->get_name() == argv[1]; };

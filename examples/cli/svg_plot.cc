@@ -11,8 +11,8 @@ namespace {
 // The drawing's own units; the browser scales it to the page.
 constexpr double kWidth = 720, kHeight = 320;
 constexpr double kLeft = 72, kRight = 16, kTop = 40, kBottom = 48;
-constexpr size_t kTicks = 6;         // about as many on each axis
-constexpr size_t kMaxMarkers = 200;  // with more points, only the line is drawn
+constexpr size_t kTicks = 6;        // about as many on each axis
+constexpr size_t kMaxMarkers = 80;  // with more points, only the line is drawn
 constexpr double kLegendStep = 150;
 
 constexpr char kStyle[] = R"(
@@ -26,7 +26,7 @@ body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; background: var(--p
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; } p { color: var(--dim); }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .75rem; border-bottom: 1px solid var(--rule); text-align: left; }
-th { color: var(--dim); font-weight: 600; } .number { text-align: right; }
+th { color: var(--dim); font-weight: 600; } th + th, td + td { text-align: right; }
 svg { width: 100%; height: auto; display: block; margin: 1rem 0; }
 svg text { fill: var(--dim); font: 12px system-ui, sans-serif; } svg .title { fill: var(--ink); font-weight: 600; }
 svg .rule { stroke: var(--rule); } svg .line { fill: none; stroke-width: 2; }
@@ -154,10 +154,6 @@ std::string Curve(const Plot& plot, const Axes& axes, size_t index) {
          Text(x + 26, 32, "start", series.name);
 }
 
-bool IsNumber(const std::string& cell) {
-  return !cell.empty() && cell.find_first_not_of("0123456789.,+-e% ") == std::string::npos;
-}
-
 }  // namespace
 
 std::string Formatted(const char* format, ...) {
@@ -208,8 +204,7 @@ std::string HtmlTable(const std::vector<std::vector<std::string>>& rows) {
     const char* tag = r == 0 ? "th" : "td";
     html += "<tr>";
     for (const std::string& cell : rows[r]) {
-      html += Formatted("<%s%s>", tag, IsNumber(cell) ? " class=\"number\"" : "") + HtmlEscape(cell) +
-              Formatted("</%s>", tag);
+      html += Formatted("<%s>", tag) + HtmlEscape(cell) + Formatted("</%s>", tag);
     }
     html += "</tr>\n";
   }

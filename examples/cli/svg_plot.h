@@ -26,7 +26,8 @@ constexpr size_t kMaxPlotSeries = 6;  // colours of HtmlPage
 /// point tells its values where the pointer rests on it.
 std::string SvgPlot(const Plot& plot);
 
-/// A table; the first row is the head. Cells are texts, and are escaped; numbers stand right.
+/// A table; the first row is the head. Cells are texts, and are escaped; all but the first of a row
+/// stand right.
 std::string HtmlTable(const std::vector<std::vector<std::string>>& rows);
 
 /// Text as it may stand in HTML.

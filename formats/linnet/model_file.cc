@@ -15,8 +15,8 @@
 namespace linnet::formats {
 namespace {
 
-// Weights are hashed in parts, so that a mapping's pages can be dropped behind.
-constexpr size_t kHashBytes = size_t{4} << 20;
+// Weights are hashed and copied in parts, so that a mapping's pages can be dropped behind.
+constexpr size_t kPartBytes = size_t{4} << 20;
 
 unsigned long long Printed(uint64_t value) { return value; }
 
@@ -109,7 +109,7 @@ Sha256Digest HashPart(std::span<const std::byte> file, uint64_t offset, uint64_t
                       const FileMapping* mapping) {
   Sha256 hash;
   while (size_bytes != 0) {
-    const uint64_t part = std::min<uint64_t>(size_bytes, kHashBytes);
+    const uint64_t part = std::min<uint64_t>(size_bytes, kPartBytes);
     hash.Update(file.subspan(offset, part));
     if (mapping != nullptr) mapping->DropPages(offset, part);
     offset += part;
@@ -232,6 +232,37 @@ Status ModelFile::CheckContent(Diagnostic* diagnostic) const {
                 "content hash: differs from that of the tensors");
   }
   return Status::Ok();
+}
+
+Status ModelFile::WriteCopy(const std::string& target, std::span<const Golden> goldens, Diagnostic* diagnostic) const {
+  const Metadata& metadata = state_->metadata;
+  ModelContent content;
+  content.config = metadata.config;
+  content.tokenizer.assign(metadata.tokenizer.begin(), metadata.tokenizer.end());
+  content.chat_template = metadata.chat_template;
+  content.license = metadata.license;
+  content.name = metadata.name;
+  content.generation = metadata.generation;
+  content.provenance = metadata.provenance;
+  content.goldens.assign(goldens.begin(), goldens.end());
+  LINNET_ASSIGN_OR_RETURN(
+      const std::vector<std::byte> bytes,
+      BuildMetadata(content, metadata.tensors, metadata.segments, metadata.content_hash, diagnostic));
+  FileHeader header = state_->header;
+  header.metadata_bytes = bytes.size();
+  header.file_bytes = header.metadata_offset + bytes.size();
+  Sha256 hash;
+  hash.Update(bytes);
+  header.metadata_sha256 = hash.Finish();
+  LINNET_ASSIGN_OR_RETURN(AtomicFileWriter writer, AtomicFileWriter::Create(target, diagnostic));
+  LINNET_RETURN_IF_ERROR(writer.Append(std::as_bytes(std::span(&header, 1)), diagnostic));
+  for (size_t offset = sizeof(header); offset < header.metadata_offset; offset += kPartBytes) {
+    const size_t part = std::min<size_t>(kPartBytes, header.metadata_offset - offset);
+    LINNET_RETURN_IF_ERROR(writer.Append(state_->bytes.subspan(offset, part), diagnostic));
+    if (state_->is_mapped) state_->mapping.DropPages(offset, part);
+  }
+  LINNET_RETURN_IF_ERROR(writer.Append(bytes, diagnostic));
+  return writer.Commit(diagnostic);
 }
 
 }  // namespace linnet::formats

@@ -68,6 +68,11 @@ class ModelFile {
   /// Errors: kInvalidModel naming the first damaged tensor.
   Status CheckContent(Diagnostic* diagnostic) const;
 
+  /// Writes the same model with other recorded answers to `target`, which may be the file itself: it appears whole or
+  /// not at all, and this one stays as it is mapped. The content hash, so packed weights too, are unchanged.
+  /// Errors: kIoError; kInvalidArgument where the goldens are malformed or beyond metadata.h's limits.
+  Status WriteCopy(const std::string& target, std::span<const Golden> goldens, Diagnostic* diagnostic) const;
+
  private:
   struct State;
   explicit ModelFile(std::unique_ptr<State> state);

@@ -12,7 +12,7 @@ import tiny_checkpoint
 PROGRAM = []
 SHARED = os.environ.get("LINNET_SHARED_DIR", "")
 COMMANDS = ["convert", "synth", "inspect", "plan", "logits", "generate", "tokenize", "chat", "bench", "perplexity",
-            "quality", "pack", "count", "trace", "cpu"]
+            "quality", "pack", "count", "trace", "verify", "cpu"]
 
 
 class ProgramTest(unittest.TestCase):

@@ -76,6 +76,32 @@ TEST_SUITE("formats") {
     CHECK(file->CheckContent(&diagnostic).ok());
   }
 
+  TEST_CASE("ModelFile: a copy has other goldens and nothing else that differs, also over itself") {
+    const TemporaryFolder folder;
+    ModelContent content = SampleContent();
+    content.tokenizer.assign(1001, std::byte{0x5a});
+    const std::string path = folder / "a.linnet";
+    WriteSample(path, content);
+    Diagnostic diagnostic;
+    const auto file = ModelFile::Open(path, &diagnostic);
+    REQUIRE(file.ok());
+    content.goldens = {{{1, 2, 0}, 1, {2, 0, 1}, {0.5f, 1.5f, -2.0f}}};
+    for (const std::string& target : {folder / "b.linnet", path}) {
+      REQUIRE(file->WriteCopy(target, content.goldens, &diagnostic).ok());
+      const auto copy = ModelFile::Open(target, &diagnostic);
+      REQUIRE_MESSAGE(copy.ok(), diagnostic.text());
+      CheckTexts(*copy, content);
+      CheckTensors(*copy, SampleSpecs(content.config));
+      CHECK(std::equal(content.tokenizer.begin(), content.tokenizer.end(), copy->tokenizer_bytes().begin()));
+      CHECK(copy->view().content_hash == file->view().content_hash);
+      CHECK(copy->CheckContent(&diagnostic).ok());
+    }
+    const Golden malformed = {{1}, 2, {0}, {1.0f}};
+    CHECK(file->WriteCopy(path, {&malformed, 1}, &diagnostic).code() == StatusCode::kInvalidArgument);
+    CHECK(ModelFile::Open(path, &diagnostic).ok());
+    CHECK(file->WriteCopy(folder / "no/folder.linnet", {}, &diagnostic).code() == StatusCode::kIoError);
+  }
+
   TEST_CASE("ModelFile: keeps segments at multiples of 64 KiB, by use") {
     const AlignedBytes bytes = SampleBytes();
     const auto file = ModelFile::FromBytes(bytes.span(), nullptr);
