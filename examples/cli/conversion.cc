@@ -19,7 +19,7 @@ void AddTypeOption(CLI::App* command, const std::string& name, std::optional<DTy
 void AddConvertOptions(CLI::App* command, formats::ConvertOptions* options) {
   AddTypeOption(command, "--weights", &options->weights,
                 "Linear layers: auto, f32, f16, bf16, q8 or q4 (auto: q8 below 500M parameters or from 4-bit sources, "
-                "else q4)");
+                "else q4; q4 keeps the integers of Q4_0 and of symmetric GPTQ and AWQ as they are)");
   command->add_option("--block", options->block_size, "q4: weights that share a scale (default: 32)")
       ->check(CLI::IsMember({32, 64, 128}));
   command

@@ -105,7 +105,9 @@ void AddConvert(CommandSet& commands) {
   auto options = std::make_shared<Options>();
   CLI::App* command = commands.Add("convert", "Make a model file from a Hugging Face directory or a .gguf file",
                                    "linnet convert SmolLM2-135M-Instruct -o model.linnet --weights q8");
-  command->add_option("source", options->source, "A directory with config.json and safetensors, or a .gguf file")
+  command
+      ->add_option("source", options->source,
+                   "A directory with config.json and safetensors (also of GPTQ or AWQ), or a .gguf file")
       ->required()
       ->type_name("SRC");
   command->add_option("-o,--output", options->output, "The model file to write")->required()->type_name("FILE");

@@ -127,14 +127,16 @@ std::string ConvertReportText(const ConvertReport& report) {
   AppendFallbacks(report.fallbacks, &text);
   if (report.rounded_again > 0) {
     AppendLine(&text,
-               "note: %u matrices had been rounded to about 4 bits before, on a grid that q4 cannot hold, and were "
-               "rounded again; --weights q8 keeps their values",
+               "note: matrices that had been rounded to about 4 bits on another grid and were rounded again: %u "
+               "(--weights q8 keeps their values)",
                report.rounded_again);
   }
   if (report.widened > 0) {
-    AppendLine(&text,
-               "note: %u matrices had been rounded to about 4 bits before; q8 keeps their values and not their size",
-               report.widened);
+    AppendLine(
+        &text,
+        "note: matrices that had been rounded to about 4 bits and became q8, which keeps their values and not their "
+        "size: %u",
+        report.widened);
   }
   AppendLine(&text, "%u tensors, %llu parameters, %.3f bits per weight, file of %llu bytes, %.1f s", report.tensors,
              Printed(report.parameters), report.bits_per_weight, Printed(report.file_bytes), report.seconds);

@@ -49,7 +49,7 @@ Result<PackedMatrix> PackedMatrix::Open(const SafetensorsSet& source, const std:
   matrix.rows_ = rows;
   matrix.columns_ = columns;
   matrix.per_word_ = 32 / packing.bits;
-  matrix.group_size_ = packing.group_size == 0 ? columns : packing.group_size;
+  matrix.group_size_ = packing.group_size == 0 ? columns : std::min<uint64_t>(packing.group_size, columns);
   matrix.groups_ = CeilDiv(columns, matrix.group_size_);
   const bool gptq = packing.method == PackingMethod::kGptq;
   for (const Part part : {kLevels, kZeros, kScales, kGroupIndex}) {

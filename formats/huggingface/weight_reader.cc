@@ -414,6 +414,10 @@ Status WeightReader::ReadQ4Grid(const TensorRequirement& tensor, uint64_t group,
   const auto block = static_cast<uint32_t>(shape.columns / n_scales);
   LINNET_ASSIGN_OR_RETURN(const std::vector<SourcePart> parts, Resolve(tensor, group, diagnostic));
   for (const SourcePart& part : parts) {
+    if (!part.packed) {
+      return Fail(diagnostic, StatusCode::kInternal, "the source has no grid", "%s of layer %d is no grid of 4 bits",
+                  TensorRoleName(tensor.role), tensor.layer);
+    }
     for (const RowMap& map : part.maps) {
       const uint64_t stop = std::min(row_begin + row_count, map.dst_begin + map.rows);
       for (uint64_t row = std::max(row_begin, map.dst_begin); row < stop; ++row) {

@@ -2,6 +2,7 @@
 #ifndef LINNET_TESTS_FORMATS_HUGGINGFACE_PACKED_CHECKPOINT_H_
 #define LINNET_TESTS_FORMATS_HUGGINGFACE_PACKED_CHECKPOINT_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -120,7 +121,7 @@ class PackedCheckpoint {
     layer.rows = rows;
     layer.columns = columns;
     layer.bits = options_.bits;
-    layer.group_size = options_.group_size == 0 ? columns : options_.group_size;
+    layer.group_size = options_.group_size == 0 ? columns : std::min(options_.group_size, columns);
     const uint32_t levels = 1u << options_.bits;
     for (uint32_t i = 0; i < rows * columns; ++i) layer.levels.push_back(Random(levels));
     for (uint32_t i = 0; i < layer.group_count() * rows; ++i) {
