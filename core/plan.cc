@@ -8,8 +8,8 @@
 #include "core/kv_shape.h"
 #include "core/plan_builder.h"
 #include "core/tensor_index.h"
+#include "ops/matrix_product.h"
 #include "ops/thread_pool.h"
-#include "ops/xnn_linear.h"
 
 namespace linnet {
 namespace {
@@ -103,7 +103,10 @@ void PlanMemory(const ModelView& model, Plan& plan) {
   memory.scratch = region(BufferUse::kScratch);
   memory.logits = region(BufferUse::kLogits);
   memory.session = memory.kv_cache + memory.activations + memory.scratch + memory.logits;
-  memory.operators = plan.packed.matrices.size() * ops::LinearHeapBytes() + ops::kLinearRuntimeBytes;
+  memory.operators = ops::kLinearRuntimeBytes;
+  for (const PackedMatrix& matrix : plan.packed.matrices) {
+    memory.operators += ops::ProductHeapBytes(model.tensors()[matrix.tensor].dtype);
+  }
   memory.tables = TableBytes(model.config(), plan);
   memory.thread_stacks = plan.options.n_threads * kThreadStackBytes;
 }

@@ -50,6 +50,10 @@ Result<uint32_t> PackProduct(const TensorView& weight, uint64_t group, const flo
   return kQ4Seed;
 }
 
+uint64_t ProductHeapBytes(DType dtype) {
+  return sizeof(MatrixProduct) + (IsOwn(dtype) ? 0 : LinearHeapBytes() - sizeof(Linear));
+}
+
 Result<MatrixProduct> MatrixProduct::Create(const TensorView& weight, uint64_t group, std::span<const std::byte> packed,
                                             uint32_t seed) {
   if (!IsOwn(weight.dtype)) {

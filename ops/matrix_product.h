@@ -26,16 +26,21 @@ Result<std::array<uint8_t, 16>> ProductFingerprint();
 
 /// Packs one group of `weight` with `bias` ([N] or null) into `packed` (PackedProductBytes long, aligned).
 /// Allocates N * K floats for the time of the call where the type is f16 or bf16. Returns the seed of the kernel that
-/// the bytes are for, which MatrixProduct::Create wants back.
+/// the bytes are for, which MatrixProduct::Create wants back. Errors: kInvalidModel where a q8 scale is not a positive
+/// normal number, or a q4 scale (or its sixteenth) not a normal one; those may be negative.
 Result<uint32_t> PackProduct(const TensorView& weight, uint64_t group, const float* bias, std::span<std::byte> packed);
+
+/// Heap that one product over packed bytes of this type takes at most, the MatrixProduct itself included. XNNPACK and
+/// the pool take kLinearRuntimeBytes beside them, once.
+uint64_t ProductHeapBytes(DType dtype);
 
 /// out[m, n] = sum over k of x[m, k] * W[n, k] + bias[n] for one packed matrix; move-only.
 /// Rows are contiguous: x is [M, K], out is [M, N]. Each output's bits depend on neither M nor the threads.
 class MatrixProduct {
  public:
   /// `packed` and `seed` as PackProduct made them from the same group of `weight`; the bytes outlive the product.
-  /// Errors: kInvalidModel where the seed does not fit this CPU's kernel, a q8 scale is not a positive normal number, or
-  /// a q4 scale is not a normal number (it may be negative).
+  /// Reads neither the data nor the scales of `weight`: they were checked when they were packed.
+  /// Errors: kInvalidModel where the seed does not fit this CPU's kernel; kOutOfMemory.
   static Result<MatrixProduct> Create(const TensorView& weight, uint64_t group, std::span<const std::byte> packed,
                                       uint32_t seed);
 

@@ -9,10 +9,10 @@
 
 namespace linnet::ops {
 
-/// The kernels of one type of weights. Names are XNNPACK's own without "xnn_" (or q4_product, ops/q4_product.h) and
-/// tell the tile (rows x columns, then the columns of a column group), and the instruction set. "unknown" where a
-/// kernel is not in our list, or where cores of one machine would use different ones, which would make results depend
-/// on the core that took a tile.
+/// The kernels of one type of weights. Names are XNNPACK's own without "xnn_", or begin with q4_product
+/// (ops/q4_product.h), and tell the tile (rows x columns, then the columns of a column group), and the instruction set.
+/// "unknown" where a kernel is not in our list, or where cores of one machine would use different ones, which would
+/// make results depend on the core that took a tile.
 struct LinearKernels {
   const char* weights;    // "f32" (f16 and bf16 too, which are packed as f32), "q8", "q4"
   const char* one_row;    // decode

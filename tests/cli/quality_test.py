@@ -75,10 +75,10 @@ class Quality(harness.ProgramTest):
         with open(short, "w", encoding="utf-8") as file:
             file.write("short")
         model = self.model()
-        self.run_fails("quality", model, model, short, contains=["too short"])
-        self.run_fails("quality", model, self.path("absent"), self.text, contains=["absent"])
+        self.run_fails("quality", model, model, short, "--context", "64", contains=["too short"])
+        self.run_fails("quality", model, self.path("absent"), self.text, "--context", "64", contains=["absent"])
         self.run_fails("quality", model, model, self.text, "--context", "32", "--html", model, contains=[model])
-        self.run_fails("quality", model, self.model(tokenizer=False), self.text, contains=["tokenizer"])
+        self.run_fails("quality", model, self.model(tokenizer=False), self.text, "--context", "64", contains=["tokenizer"])
         self.run_fails("quality", model, model, self.text, "--context", "32", "--html", self.path("no", "folder.html"),
                        contains=["folder.html"])
         self.run_fails("quality", model, model, status=2, contains=["usage"])

@@ -101,7 +101,11 @@ TEST_SUITE("core") {
     // Through volatile pointers, so that the compiler cannot leave a pair of calls out.
     static void* volatile block;
     CHECK(counted([] { block = std::malloc(10), std::free(block); }) == 2);
-    CHECK(counted([] { block = std::calloc(2, 10), block = std::realloc(block, 100), std::free(block); }) == 3);
+    CHECK(counted([] {
+            block = std::calloc(2, 10);
+            block = std::realloc(block, 100);
+            std::free(block);
+          }) == 3);
     CHECK(counted([] { block = std::aligned_alloc(64, 128), std::free(block); }) == 2);
     CHECK(counted([] {
             void* aligned = nullptr;

