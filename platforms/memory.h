@@ -22,6 +22,10 @@ struct MemoryCounters {
 /// Errors: kUnsupported where the system does not tell.
 Result<MemoryCounters> ReadMemoryCounters();
 
+/// Resident pages of the program's own file and of shared libraries, which other processes share; what they wrote of
+/// them is anonymous memory and not counted. 0 where the system does not tell.
+uint64_t ResidentProgramBytes();
+
 /// Makes peak_resident_bytes start again at the present value. False where the system does not allow it.
 bool ResetPeakMemory();
 

@@ -1,12 +1,15 @@
 // linnet bench: speed and memory of a model on this machine.
 #include <algorithm>
+#include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/base/file_mapping.h"
 #include "examples/cli/args.h"
+#include "examples/cli/bench_measure.h"
+#include "examples/cli/bench_profile.h"
+#include "examples/cli/bench_report.h"
 #include "examples/cli/command.h"
 #include "examples/cli/cpu_level.h"
 #include "examples/cli/loaded_model.h"
@@ -14,6 +17,8 @@
 #include "examples/cli/output.h"
 #include "platforms/clock.h"
 #include "platforms/cpu.h"
+#include "platforms/dot_product_peak.h"
+#include "platforms/files.h"
 #include "platforms/memory.h"
 
 namespace linnet::cli {
@@ -25,85 +30,17 @@ struct Options {
   uint32_t generated_tokens = 128;
   std::vector<uint32_t> threads;
   std::vector<uint32_t> depths = {0};
-  uint32_t repetitions = 5;
+  BenchRuns runs;
+  bool profile = false, profile_layers = false;
+  bool no_peaks = false;
+  std::string html;
   bool json = false;
+
+  bool profiles() const { return profile || profile_layers || !html.empty(); }
 };
 
-// What one loaded model is asked to measure.
-struct Test {
-  bool decode = false;
-  uint32_t tokens = 0;
-  uint32_t depth = 0;
-
-  std::string Name() const {
-    std::string name = (decode ? "tg" : "pp") + std::to_string(tokens);
-    if (depth != 0) name += "@" + std::to_string(depth);
-    return name;
-  }
-};
-
-struct Measured {
-  double tokens_per_s = 0.0;  // median
-  double spread = 0.0;        // (fastest - slowest) / median
-};
-
-struct LoadFigures {
-  double load_ms = 0.0;
-  double first_token_ms = 0.0;
-  uint64_t peak_rss_bytes = 0;
-  MemoryReport memory;
-  bool packed_mapped = false;
-};
-
-// Ids without structure, the same in every run.
-std::vector<int32_t> RandomIds(size_t count, uint32_t vocab_size) {
-  std::vector<int32_t> ids(count);
-  uint64_t state = 1;
-  for (int32_t& id : ids) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    id = static_cast<int32_t>((state >> 33) % vocab_size);
-  }
-  return ids;
-}
-
-// Leaves the session with `depth` tokens. Window layers may have lost what a rewind needs: then from the start.
-Status GoTo(Session& session, std::span<const int32_t> ids, uint32_t depth) {
-  if (session.position() >= depth && session.Rewind(depth).ok()) return Status::Ok();
-  LINNET_RETURN_IF_ERROR(session.Rewind(0));
-  return depth == 0 ? Status::Ok() : session.Prefill(ids.first(depth));
-}
-
-Result<double> RunOnce(Session& session, std::span<const int32_t> ids, const Test& test) {
-  LINNET_RETURN_IF_ERROR(GoTo(session, ids, test.depth));
-  const uint64_t start = platform::MonotonicNanoseconds();
-  const auto work = ids.subspan(test.depth, test.tokens);
-  if (test.decode) {
-    for (const int32_t id : work) LINNET_RETURN_IF_ERROR(session.Decode(id));
-  } else {
-    LINNET_RETURN_IF_ERROR(session.Prefill(work));
-  }
-  return platform::SecondsSince(start);
-}
-
-Result<Measured> Measure(Session& session, std::span<const int32_t> ids, const Test& test, uint32_t repetitions,
-                         Progress& progress) {
-  LINNET_ASSIGN_OR_RETURN([[maybe_unused]] const double warm_up, RunOnce(session, ids, test));
-  std::vector<double> speeds;
-  for (uint32_t i = 0; i < repetitions; ++i) {
-    progress.Update(i, repetitions, test.Name());
-    LINNET_ASSIGN_OR_RETURN(const double seconds, RunOnce(session, ids, test));
-    speeds.push_back(test.tokens / std::max(seconds, 1e-9));
-  }
-  std::sort(speeds.begin(), speeds.end());
-  Measured result;
-  const size_t middle = speeds.size() / 2;
-  result.tokens_per_s = speeds.size() % 2 == 1 ? speeds[middle] : 0.5 * (speeds[middle - 1] + speeds[middle]);
-  result.spread = (speeds.back() - speeds.front()) / result.tokens_per_s;
-  return result;
-}
-
-std::vector<Test> MakeTests(const Options& options) {
-  std::vector<Test> tests;
+std::vector<BenchTest> MakeTests(const Options& options) {
+  std::vector<BenchTest> tests;
   for (const uint32_t depth : options.depths) {
     for (const uint32_t tokens : options.prompt_tokens) {
       if (tokens != 0) tests.push_back({false, tokens, depth});
@@ -113,112 +50,152 @@ std::vector<Test> MakeTests(const Options& options) {
   return tests;
 }
 
-// Positions that the longest test needs.
-uint64_t NeededContext(const std::vector<Test>& tests) {
+// Positions that the longest test needs, and the prompt before the first token.
+uint64_t NeededContext(const std::vector<BenchTest>& tests) {
   uint64_t needed = 1;
-  for (const Test& test : tests) needed = std::max<uint64_t>(needed, uint64_t{test.depth} + test.tokens);
+  for (const BenchTest& test : tests) needed = std::max<uint64_t>(needed, uint64_t{test.depth} + test.tokens);
   return needed;
 }
 
-void Report(const Options& options, const LoadedModel& model, const platform::CpuInfo& cpu, const Test& test,
-            uint32_t threads, const Measured& measured) {
-  if (!options.json) {
-    PrintFormat("%-14s %7u %14.2f %9.1f %%\n", test.Name().c_str(), threads, measured.tokens_per_s,
-                measured.spread * 100);
-    return;
-  }
-  const std::string name(model.file().name());
-  PrintJson({{"test", test.Name()},
-             {"threads", threads},
-             {"tokens_per_s", measured.tokens_per_s},
-             {"spread", measured.spread},
-             {"repetitions", options.repetitions},
-             {"model", name.empty() ? options.run.model : name},
-             {"model_file", options.run.model},
-             {"cpu", cpu.name},
-             {"cpu_level", ReachedCpuLevel()},
-             {"target", HighwayTargetName()},
-             {"version", LINNET_VERSION}});
-}
-
-void ReportLoad(const Options& options, const LoadFigures& load, uint32_t threads,
-                const platform::ReadBandwidth& bandwidth) {
-  if (options.json) {
-    nlohmann::ordered_json json = {{"test", "load"},
-                                   {"threads", threads},
-                                   {"load_ms", load.load_ms},
-                                   {"first_token_ms", load.first_token_ms},
-                                   {"peak_rss_bytes", load.peak_rss_bytes},
-                                   {"plan_bytes", load.memory.Total()},
-                                   {"packed_mapped", load.packed_mapped},
-                                   {"read_bandwidth_bytes_per_s", bandwidth.bytes_per_s},
-                                   {"read_bandwidth_threads", bandwidth.threads}};
-    for (const MemoryReport::Class& part : load.memory.Classes()) json[std::string(part.name) + "_bytes"] = part.bytes;
-    PrintJson(json);
-    return;
-  }
-  PrintFormat("\nload %.1f ms, first token after another %.1f ms (prompt of %u)\n", load.load_ms, load.first_token_ms,
-              std::max(options.prompt_tokens.front(), 1u));
-  PrintFormat("memory: peak %s, planned %s (packed weights %s)\n", HumanBytes(load.peak_rss_bytes).c_str(),
-              HumanBytes(load.memory.Total()).c_str(), load.packed_mapped ? "mapped" : "in anonymous memory");
-  PrintFormat("memory is read at %.2f GB/s by %u threads (spread %.1f %%)\n", bandwidth.bytes_per_s * 1e-9,
-              bandwidth.threads, bandwidth.spread * 100);
-}
-
 // The whole prompt and the choice of the first token, right after loading: pages and caches are as they come.
-Result<double> FirstTokenMs(Session& session, std::span<const int32_t> ids, uint32_t prompt_tokens) {
+Result<double> FirstTokenMs(Session& session, std::span<const int32_t> prompt) {
   const uint64_t start = platform::MonotonicNanoseconds();
-  LINNET_RETURN_IF_ERROR(session.Prefill(ids.first(std::max(prompt_tokens, 1u))));
+  LINNET_RETURN_IF_ERROR(session.Prefill(prompt));
   const auto logits = session.logits();
   [[maybe_unused]] volatile auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
   return platform::SecondsSince(start) * 1e3;
 }
 
-Status BenchThreads(const Options& options, const std::vector<Test>& tests, uint32_t threads,
-                    const platform::CpuInfo& cpu, LoadFigures* load, Diagnostic* diagnostic) {
-  RunOptions run = options.run;
-  run.threads = threads;
-  if (run.context_tokens == 0) run.context_tokens = static_cast<uint32_t>(NeededContext(tests));
-  LINNET_ASSIGN_OR_RETURN(LoadedModel model, LoadedModel::Load(run, 1, diagnostic));
+Result<MachinePeaks> MeasurePeaks(uint32_t threads, Diagnostic* diagnostic) {
+  MachinePeaks peaks;
+  LINNET_ASSIGN_OR_RETURN(peaks.bandwidth, platform::MeasureReadBandwidth(threads, diagnostic));
+  LINNET_ASSIGN_OR_RETURN(peaks.dot_product, platform::MeasureDotProductPeak(threads, diagnostic));
+  return peaks;
+}
+
+// One call of the command.
+class Bench {
+ public:
+  Bench(const Options& options, std::vector<BenchTest> tests) : options_(options), tests_(std::move(tests)) {}
+
+  Status Run(Diagnostic* diagnostic);
+
+ private:
+  Status RunThreads(uint32_t threads, Diagnostic* diagnostic);
+  Status RunTest(LoadedModel& model, std::span<const int32_t> ids, const BenchTest& test, Diagnostic* diagnostic);
+  Status Describe(LoadedModel& model, std::span<const int32_t> ids, Diagnostic* diagnostic);
+  void Report(const BenchEntry& entry) const;
+  Status WriteHtml(Diagnostic* diagnostic) const;
+
+  const Options& options_;
+  const std::vector<BenchTest> tests_;
+  std::optional<MachinePeaks> peaks_;  // of the present thread count
+  BenchReport report_;
+};
+
+void Bench::Report(const BenchEntry& entry) const {
+  const bool show_profile = options_.profile || options_.profile_layers;
+  if (options_.json) {
+    PrintBenchEntryJson(report_.subject, entry);
+    if (show_profile) PrintProfileJson(entry, options_.profile_layers);
+    return;
+  }
+  PrintBenchEntry(entry);
+  if (show_profile) PrintProfile(entry, options_.profile_layers);
+}
+
+Status Bench::RunTest(LoadedModel& model, std::span<const int32_t> ids, const BenchTest& test, Diagnostic* diagnostic) {
   Session& session = model.session();
-  if (NeededContext(tests) > session.plan().options.context_tokens) {
-    return Fail(diagnostic, StatusCode::kContextFull, "the tests do not fit into the context",
-                "--context: expected at least %llu, found %u", static_cast<unsigned long long>(NeededContext(tests)),
-                session.plan().options.context_tokens);
-  }
-  const std::vector<int32_t> ids = RandomIds(static_cast<size_t>(NeededContext(tests)), model.config().vocab_size);
-  LINNET_ASSIGN_OR_RETURN(load->memory, MakeMemoryReport(session.plan(), model.file(), diagnostic));
-  LINNET_ASSIGN_OR_RETURN(load->first_token_ms, FirstTokenMs(session, ids, options.prompt_tokens.front()));
-  load->load_ms = model.load_seconds() * 1e3;
-  load->packed_mapped = model.packed_mapped();
   Progress progress("bench");
-  for (const Test& test : tests) {
-    LINNET_ASSIGN_OR_RETURN(const Measured measured, Measure(session, ids, test, options.repetitions, progress));
-    progress.Hide();
-    Report(options, model, cpu, test, threads, measured);
-    LINNET_RETURN_IF_ERROR(FlushOutput(diagnostic));
+  BenchEntry entry;
+  LINNET_ASSIGN_OR_RETURN(entry.result,
+                          MeasureBenchTest(session, model.file().view(), ids, test, options_.runs, progress));
+  entry.peaks = peaks_;
+  if (options_.profiles()) {
+    progress.Update(0, 0, "profile of " + test.Name());
+    LINNET_ASSIGN_OR_RETURN(entry.profile,
+                            ProfileBenchTest(session, model.file().view(), ids, test, options_.runs.repetitions));
   }
-  auto counters = platform::ReadMemoryCounters();
-  if (counters.ok()) load->peak_rss_bytes = counters->peak_resident_bytes;
+  progress.Hide();
+  Report(entry);
+  report_.entries.push_back(std::move(entry));
+  return FlushOutput(diagnostic);
+}
+
+// What holds for all tests of this load; the first token too, which must come before any test.
+Status Bench::Describe(LoadedModel& model, std::span<const int32_t> ids, Diagnostic* diagnostic) {
+  const Plan& plan = model.session().plan();
+  const std::string name(model.file().name());
+  BenchSubject& subject = report_.subject;
+  subject.model = name.empty() ? options_.run.model : name;
+  subject.model_file = options_.run.model;
+  subject.cpu_level = ReachedCpuLevel();
+  subject.target = HighwayTargetName();
+  subject.kv = ops::KvTypeName(plan.kv_type);
+  subject.repetitions = options_.runs.repetitions;
+  LoadFigures& load = report_.load;
+  load.threads = plan.options.n_threads;
+  load.first_token_prompt = std::max(options_.prompt_tokens.front(), 1u);
+  LINNET_ASSIGN_OR_RETURN(load.memory, MakeMemoryReport(plan, model.file(), diagnostic));
+  LINNET_ASSIGN_OR_RETURN(load.first_token_ms, FirstTokenMs(model.session(), ids.first(load.first_token_prompt)));
+  load.load_ms = model.load_seconds() * 1e3;
+  load.packed_mapped = model.packed_mapped();
   return Status::Ok();
 }
 
-Status Run(Options& options, Diagnostic* diagnostic) {
-  LINNET_RETURN_IF_ERROR(PrepareProcess(options.run, diagnostic));
-  const platform::CpuInfo cpu = platform::DescribeCpu();
-  if (options.threads.empty()) options.threads = {ToSessionOptions(options.run, 1).n_threads};
-  const std::vector<Test> tests = MakeTests(options);
-  platform::ResetPeakMemory();
-  if (!options.json) PrintFormat("%-14s %7s %14s %11s\n", "test", "threads", "tokens/s", "spread");
-  // Figures of loading are those of the last thread count: by then the packed file exists.
-  LoadFigures load;
-  for (const uint32_t threads : options.threads) {
-    LINNET_RETURN_IF_ERROR(BenchThreads(options, tests, threads, cpu, &load, diagnostic));
+Status Bench::RunThreads(uint32_t threads, Diagnostic* diagnostic) {
+  // First, and the memory's peak starts anew behind it: its buffer is none of the model's memory.
+  if (!options_.no_peaks) {
+    LINNET_ASSIGN_OR_RETURN(peaks_, MeasurePeaks(threads, diagnostic));
   }
-  const uint32_t threads = options.threads.back();
-  LINNET_ASSIGN_OR_RETURN(const platform::ReadBandwidth bandwidth, platform::MeasureReadBandwidth(threads, diagnostic));
-  ReportLoad(options, load, threads, bandwidth);
+  platform::ResetPeakMemory();
+  RunOptions run = options_.run;
+  run.threads = threads;
+  if (run.context_tokens == 0) run.context_tokens = static_cast<uint32_t>(NeededContext(tests_));
+  LINNET_ASSIGN_OR_RETURN(LoadedModel model, LoadedModel::Load(run, 1, diagnostic));
+  if (NeededContext(tests_) > model.session().plan().options.context_tokens) {
+    return Fail(diagnostic, StatusCode::kContextFull, "the tests do not fit into the context",
+                "--context: expected at least %llu, found %u", static_cast<unsigned long long>(NeededContext(tests_)),
+                model.session().plan().options.context_tokens);
+  }
+  const std::vector<int32_t> ids = RandomIds(static_cast<size_t>(NeededContext(tests_)), model.config().vocab_size);
+  LINNET_RETURN_IF_ERROR(Describe(model, ids, diagnostic));
+  for (const BenchTest& test : tests_) LINNET_RETURN_IF_ERROR(RunTest(model, ids, test, diagnostic));
+  auto counters = platform::ReadMemoryCounters();
+  if (counters.ok()) report_.load.counters = *counters;
+  report_.load.program_bytes = platform::ResidentProgramBytes();
   return Status::Ok();
+}
+
+Status Bench::WriteHtml(Diagnostic* diagnostic) const {
+  const std::string page = BenchHtml(report_);
+  LINNET_ASSIGN_OR_RETURN(AtomicFileWriter file, AtomicFileWriter::Create(options_.html, diagnostic));
+  LINNET_RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(page)), diagnostic));
+  return file.Commit(diagnostic);
+}
+
+Status Bench::Run(Diagnostic* diagnostic) {
+  if (!options_.html.empty()) {
+    LINNET_RETURN_IF_ERROR(CheckOutputIsNot(options_.run.model, options_.html, diagnostic));
+  }
+  LINNET_RETURN_IF_ERROR(PrepareProcess(options_.run, diagnostic));
+  report_.subject.cpu = platform::DescribeCpu().name;
+  std::vector<uint32_t> threads = options_.threads;
+  if (threads.empty()) threads = {ToSessionOptions(options_.run, 1).n_threads};
+  if (!options_.json) PrintBenchHeader();
+  // Figures of loading are those of the last thread count: by then the packed file exists.
+  for (const uint32_t count : threads) LINNET_RETURN_IF_ERROR(RunThreads(count, diagnostic));
+  report_.load_peaks = peaks_;
+  if (options_.json) {
+    PrintBenchLoadJson(report_.load, peaks_);
+  } else {
+    PrintBenchLoad(report_.load, peaks_);
+  }
+  return options_.html.empty() ? Status::Ok() : WriteHtml(diagnostic);
+}
+
+Status Run(const Options& options, Diagnostic* diagnostic) {
+  return Bench(options, MakeTests(options)).Run(diagnostic);
 }
 
 }  // namespace
@@ -235,10 +212,20 @@ void AddBench(CommandSet& commands) {
                 "Tokens of the prefill tests; 0: none (default: 512)");
   command->add_option("-n,--tokens", options->generated_tokens, "Tokens of the decode test; 0: none (default: 128)")
       ->check(CLI::Range(0u, kMaxContext));
-  AddNumberList(command, "--depth", 0, kMaxContext, &options->depths,
+  AddNumberList(command, "-d,--depth", 0, kMaxContext, &options->depths,
                 "Tokens already in the context when a test starts (default: 0)");
-  command->add_option("-r,--repetitions", options->repetitions, "Runs of each test after a warm-up (default: 5)")
+  command->add_option("-r,--repetitions", options->runs.repetitions, "Runs of each test after a warm-up (default: 5)")
       ->check(CLI::Range(1u, 1000u));
+  command->add_option("--warm-up", options->runs.warm_up, "Runs of each test that are not counted (default: 1)")
+      ->check(CLI::Range(0u, 1000u));
+  command->add_flag("--profile", options->profile,
+                    "Also list each kind of step: time, bytes, multiply-adds, kernel, instruction set");
+  command->add_flag("--profile-layers", options->profile_layers, "The same for every step of every layer");
+  command->add_flag("--no-peaks", options->no_peaks,
+                    "Do not measure the machine's read bandwidth and int8 peak, which takes about two seconds");
+  command
+      ->add_option("--html", options->html, "Also write a page with plots: roofline, speed by depth, memory by class")
+      ->type_name("FILE");
   AddJsonFlag(command, &options->json);
   commands.OnRun(command, [options](Diagnostic* diagnostic) { return Run(*options, diagnostic); });
 }

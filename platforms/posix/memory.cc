@@ -5,14 +5,21 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
+#include <string_view>
 
 #include "core/base/checked.h"
 #include "platforms/posix/descriptor.h"
 #include "platforms/posix/topology.h"
 
 namespace linnet::platform {
+namespace {
+
+constexpr size_t kMaxSmapsBytes = size_t{4} << 20;  // some thousand mappings
+
+}  // namespace
 
 Result<MemoryCounters> ReadMemoryCounters() {
   const std::string text = ReadSystemFile("/proc/self/status");
@@ -23,6 +30,28 @@ Result<MemoryCounters> ReadMemoryCounters() {
   counters.peak_resident_bytes = FindKilobytes(text, "VmHWM");
   if (counters.resident_bytes == 0) return Status(StatusCode::kUnsupported, "the system does not count memory");
   return counters;
+}
+
+uint64_t ResidentProgramBytes() {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
+  const std::string_view program(path, length > 0 ? static_cast<size_t>(length) : 0);
+  const std::string text = ReadSystemFile("/proc/self/smaps", kMaxSmapsBytes);
+  std::string_view rest = text;
+  uint64_t bytes = 0;
+  bool counts = false;
+  while (!rest.empty()) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (line.find(':') < line.find(' ')) {  // "Key:   123 kB"; a mapping's first line has its colon in the device
+      if (counts) bytes += FindKilobytes(line, "Rss") - FindKilobytes(line, "Anonymous");
+      continue;
+    }
+    const size_t name = line.find('/');  // "ADDRESSES PERMISSIONS OFFSET DEVICE INODE   /PATH"
+    const std::string_view file = name == std::string_view::npos ? std::string_view() : line.substr(name);
+    counts = !file.empty() && (file == program || file.ends_with(".so") || file.find(".so.") != std::string_view::npos);
+  }
+  return bytes;
 }
 
 bool ResetPeakMemory() {

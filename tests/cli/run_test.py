@@ -1,4 +1,4 @@
-"""logits, generate, tokenize, bench, perplexity: what they compute and how they fail."""
+"""logits, generate, tokenize, perplexity: what they compute and how they fail."""
 import json
 import math
 import os
@@ -151,24 +151,6 @@ class Tokenize(harness.ProgramTest):
     def test_what_is_no_list_of_ids_is_refused(self):
         self.run_fails("tokenize", self.model(), "--decode", "1,x", contains=["1,x"])
         self.run_fails("tokenize", self.model(), "--decode", "260", contains=["259"])
-
-
-class Bench(harness.ProgramTest):
-    def test_a_line_for_each_test_and_one_of_loading(self):
-        result = self.run_ok("bench", self.model(), "-p", "8", "-n", "4", "-t", "1,2", "-r", "2", "--depth", "0,16", "--json")
-        lines = [json.loads(line) for line in result.text.splitlines()]
-        tests = [(line["test"], line["threads"]) for line in lines if "tokens_per_s" in line]
-        names = ["pp8", "tg4", "pp8@16", "tg4@16"]
-        self.assertEqual(tests, [(name, threads) for threads in (1, 2) for name in names])
-        for line in lines[:-1]:
-            self.assertGreater(line["tokens_per_s"], 0)
-            self.assertGreaterEqual(line["spread"], 0)
-            self.assertTrue(line["model"] and line["cpu"])
-        for key in ("load_ms", "first_token_ms", "peak_rss_bytes", "plan_bytes", "read_bandwidth_bytes_per_s"):
-            self.assertGreater(lines[-1][key], 0, key)
-
-    def test_tests_beyond_the_context_are_refused(self):
-        self.run_fails("bench", self.model(), "-p", "8", "-n", "4", "--context", "7", "--json", contains=["context", "8", "7"])
 
 
 class Perplexity(harness.ProgramTest):

@@ -57,7 +57,8 @@ class Synth(harness.ProgramTest):
         for name, config in (("experts", experts), ("gemma", gemma)):
             model, _ = self.synth(self.config(config, name + ".json"), name + ".linnet", "--weights", "q8")
             self.run_ok("logits", model, "--ids", "1,2,3", "-o", self.path("other.npy"))
-            self.assertTrue(all(abs(value) < 1000 for row in harness.read_npy(self.path("other.npy")) for value in row))
+            for row in harness.read_npy(self.path("other.npy")):
+                self.assertTrue(all(abs(value) < 1000 for value in row))
 
     def test_memory_does_not_grow_with_the_model(self):
         # 78 M parameters, 312 MB as f32; the program itself, its libraries and the output's pages come on top.
@@ -65,11 +66,10 @@ class Synth(harness.ProgramTest):
                                  num_attention_heads=16, num_key_value_heads=8, vocab_size=16000), "large.json")
         peaks = []
         for config in (self.config(), large):
-            with open(os.devnull, "wb") as null:
-                process = subprocess.Popen(harness.PROGRAM + ["synth", config, "-o", self.path("m.linnet"), "--weights", "q4"],
-                                           stdout=null, env=self.environment())
-                _, status, usage = os.wait4(process.pid, 0)
-                process.returncode = status
+            command = harness.PROGRAM + ["synth", config, "-o", self.path("m.linnet"), "--weights", "q4"]
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=self.environment())
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = status
             self.assertEqual(status, 0)
             peaks.append(usage.ru_maxrss * 1024)
         self.assertLess(peaks[1] - peaks[0], 16 << 20)
@@ -85,7 +85,8 @@ class Synth(harness.ProgramTest):
         self.run_fails("synth", config, "-o", config, contains=["config.json"])
         self.run_fails("synth", config, "-o", self.path("no", "such", "folder"), contains=["no/such"])
         self.run_fails("synth", config, "-o", target, "--embedding", "q8", "--head", "q4", contains=["tied"])
-        for line in ("synth", "synth c", "synth c -o t --block 5", "synth c -o t --seed x", "synth c -o t --weights q5"):
+        for line in ("synth", "synth c", "synth c -o t --block 5", "synth c -o t --seed x",
+                     "synth c -o t --weights q5"):
             self.run_fails(*line.split(), status=2, contains=["usage"])
         self.assertFalse(os.path.exists(target))
 

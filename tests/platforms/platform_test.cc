@@ -17,6 +17,7 @@
 #include "platforms/clock.h"
 #include "platforms/console.h"
 #include "platforms/cpu.h"
+#include "platforms/dot_product_peak.h"
 #include "platforms/files.h"
 #include "platforms/memory.h"
 #include "tests/platforms/temporary_folder.h"
@@ -194,6 +195,18 @@ TEST_SUITE("platforms") {
     CHECK(after->peak_resident_bytes < after->resident_bytes + kBytes / 2);
   }
 
+  TEST_CASE("ResidentProgramBytes: is part of the resident files") {
+    const uint64_t program = ResidentProgramBytes();
+    if (program == 0) {
+      MESSAGE("skipped: this system does not list mappings");
+      return;
+    }
+    auto counters = ReadMemoryCounters();
+    REQUIRE(counters.ok());
+    CHECK(program >= 64 << 10);  // this code and the C library's
+    CHECK(program <= counters->file_bytes + (1 << 20));
+  }
+
   TEST_CASE("MeasureReadBandwidth: gives a possible figure and refuses no threads") {
     Diagnostic diagnostic;
     auto measured = MeasureReadBandwidth(1, &diagnostic);
@@ -207,6 +220,22 @@ TEST_SUITE("platforms") {
     REQUIRE_MESSAGE(two.ok(), diagnostic.text());
     CHECK(two->threads == 2);
     CHECK(MeasureReadBandwidth(0, &diagnostic).status().code() == StatusCode::kInvalidArgument);
+  }
+
+  TEST_CASE("MeasureDotProductPeak: names the instruction, gives a possible figure and refuses no threads") {
+    Diagnostic diagnostic;
+    auto one = MeasureDotProductPeak(1, &diagnostic);
+    REQUIRE_MESSAGE(one.ok(), diagnostic.text());
+    // From a sixteenth of a multiply-add a cycle (an emulator) to more than any core has.
+    CHECK(one->multiply_adds_per_s > 1e7);
+    CHECK(one->multiply_adds_per_s < 1e13);
+    CHECK(one->spread >= 0.0);
+    CHECK(one->threads == 1);
+    CHECK(std::string(one->instruction).find("bits") != std::string::npos);
+    auto two = MeasureDotProductPeak(2, &diagnostic);
+    REQUIRE_MESSAGE(two.ok(), diagnostic.text());
+    CHECK(two->threads == 2);
+    CHECK(MeasureDotProductPeak(0, &diagnostic).status().code() == StatusCode::kInvalidArgument);
   }
 
   TEST_CASE("CacheFolderPath: takes the first variable that is set") {
