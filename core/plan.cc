@@ -1,6 +1,7 @@
 #include "core/plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,19 @@ uint32_t UsableContext(const ModelConfig& config) {
   return static_cast<uint32_t>(std::min(reach, static_cast<double>(kMaxContext)));
 }
 
-Status FillDefaults(const ModelConfig& config, SessionOptions& options) {
+uint32_t ChunkForCache(const ModelView& model, uint64_t cache_bytes) {
+  if (cache_bytes == 0) return kDefaultChunk;
+  uint64_t widest = 1;
+  for (const TensorView& tensor : model.tensors()) {
+    const uint64_t value_bytes = IsQuantized(tensor.dtype) ? sizeof(int8_t) : sizeof(float);
+    if (IsLinearRole(tensor.role)) widest = std::max(widest, tensor.columns() * value_bytes);
+  }
+  const uint64_t rows = std::bit_floor(cache_bytes / widest);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(rows, kSmallestChunk, kLargestChunk));
+}
+
+Status FillDefaults(const ModelView& model, SessionOptions& options) {
+  const ModelConfig& config = model.config();
   if (options.context_tokens == 0) options.context_tokens = std::min(UsableContext(config), kDefaultContext);
   if (options.context_tokens > kMaxContext) {
     return {StatusCode::kInvalidArgument, "the context is larger than any model's", options.context_tokens};
@@ -34,7 +47,7 @@ Status FillDefaults(const ModelConfig& config, SessionOptions& options) {
     return {StatusCode::kInvalidArgument, "the context is larger than the model's table of positions",
             options.context_tokens};
   }
-  if (options.chunk_tokens == 0) options.chunk_tokens = kDefaultChunk;
+  if (options.chunk_tokens == 0) options.chunk_tokens = ChunkForCache(model, options.core_cache_bytes);
   options.chunk_tokens = std::min(options.chunk_tokens, options.context_tokens);
   if (options.n_threads < 1 || options.n_threads > ops::ThreadPool::kMaxThreads) {
     return {StatusCode::kInvalidArgument, "the number of threads is out of range", options.n_threads};
@@ -115,7 +128,7 @@ void PlanMemory(const ModelView& model, Plan& plan) {
 Result<Plan> PlanFor(const ModelView& model, const SessionOptions& options, const PackedLayout& packed) {
   Plan plan;
   plan.options = options;
-  LINNET_RETURN_IF_ERROR(FillDefaults(model.config(), plan.options));
+  LINNET_RETURN_IF_ERROR(FillDefaults(model, plan.options));
   plan.kv_type = ChooseKvType(model, options.kv);
   plan.kv.reserve(model.config().n_layers);
   plan.kv_offsets.reserve(model.config().n_layers);
@@ -167,7 +180,7 @@ Result<Plan> PlanWithinBudget(const ModelView& model, const SessionOptions& aske
     if (asked.chunk_tokens != 0) largest_chunk = smallest_chunk = asked.chunk_tokens;
     for (uint32_t chunk = largest_chunk; chunk >= smallest_chunk; chunk /= 2) attempts.push_back({chunk, least});
   };
-  add(kDefaultChunk, kBudgetChunk, kBudgetContext);
+  add(ChunkForCache(model, asked.core_cache_bytes), kBudgetChunk, kBudgetContext);
   add(kBudgetChunk, 1, ops::kKvBlock);
   uint64_t needed = 0;
   for (const Attempt& attempt : attempts) {
@@ -185,7 +198,7 @@ Result<Plan> PlanWithinBudget(const ModelView& model, const SessionOptions& aske
 
 Result<Plan> MakePlan(const ModelView& model, const SessionOptions& options) {
   SessionOptions filled = options;
-  LINNET_RETURN_IF_ERROR(FillDefaults(model.config(), filled));
+  LINNET_RETURN_IF_ERROR(FillDefaults(model, filled));
   LINNET_ASSIGN_OR_RETURN(const PackedLayout packed, ComputePackedLayout(model));
   return options.memory_budget == 0 ? PlanFor(model, filled, packed) : PlanWithinBudget(model, options, packed);
 }

@@ -18,7 +18,7 @@ namespace linnet {
 /// What the caller wants of a session. Zeros are replaced by defaults that the plan tells.
 struct SessionOptions {
   uint32_t context_tokens = 0;  // positions that the KV cache can hold; 0: the model's, at most kDefaultContext
-  uint32_t chunk_tokens = 0;    // prompt tokens per prefill pass; 0: kDefaultChunk, at most the context
+  uint32_t chunk_tokens = 0;    // prompt tokens per prefill pass; 0: chosen from core_cache_bytes, at most the context
   uint32_t n_threads = 1;       // of the pool that the session will get
   uint32_t logit_rows = 1;      // positions whose logits are computed at once when all are asked for
   enum class Kv : uint8_t {
@@ -27,6 +27,10 @@ struct SessionOptions {
     kF16,
     kInt8
   } kv = Kv::kAuto;  // auto: f16 where weights are quantized, else f32
+  /// Second-level cache of one core in bytes: the default chunk is the largest power of two from kSmallestChunk to
+  /// kLargestChunk whose rows, as the widest matrix product reads them, fit into it, since every strip of weights
+  /// passes by all of them. 0: unknown, kDefaultChunk.
+  uint64_t core_cache_bytes = 0;
   /// Bytes that MemoryPlan::Total() and other_bytes may take together; 0: no limit. Where it is set, what was not asked
   /// for is chosen: the largest context up to the model's own, and the default chunk or a smaller one (MakePlan).
   uint64_t memory_budget = 0;
@@ -34,8 +38,9 @@ struct SessionOptions {
 };
 
 constexpr uint32_t kDefaultContext = 4096;
-constexpr uint32_t kDefaultChunk =
-    128;  // measured: larger chunks gain nothing once the matrix products are bound by arithmetic
+// Measured (core/README.md): the choice is worth a few percent, less than 32 tokens cost more, more than 256 gain
+// nothing.
+constexpr uint32_t kDefaultChunk = 128, kSmallestChunk = 32, kLargestChunk = 256;
 
 /// With a memory budget the chunk is halved, down to kBudgetChunk, before a context that was not asked for becomes
 /// smaller than kBudgetContext: a conversation needs some room, a shorter chunk only takes longer.
@@ -289,7 +294,7 @@ struct Plan {
 /// Plans a session. The plan refers to the description inside `model`, which must outlive it.
 /// A budget counts every class, mapped ones too: it is what the device must have for the session to run without reading
 /// its weights again and again. Context and chunk that were asked for stay; else the chunk is the largest of
-/// kDefaultChunk, / 2, ... for which a context of kBudgetContext (or the one asked for) fits, and the context the
+/// the default chunk, / 2, ... for which a context of kBudgetContext (or the one asked for) fits, and the context the
 /// largest that then fits, in whole blocks of the KV cache.
 ///
 /// Errors: kInvalidArgument for options out of range (the context beyond kMaxContext, no threads); kUnsupported;

@@ -42,6 +42,9 @@ struct CpuInfo {
 /// Describes this machine. What cannot be found out stays at its default; it never fails.
 CpuInfo DescribeCpu();
 
+/// Second-level cache of one fast core in bytes: its share where cores share it; 0 where it is unknown.
+uint64_t CoreCacheBytes();
+
 /// Physical cores of the fast cluster inside the affinity mask, never more than the control groups' CPU quota; at
 /// least 1. A fast core has at least 60 % of the best one's speed, so that a prime core does not stand alone.
 uint32_t DefaultThreadCount();

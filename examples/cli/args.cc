@@ -160,7 +160,8 @@ void AddRunOptionsWithoutThreads(CLI::App* command, RunOptions* options) {
       ->check(CLI::Range(1u, kMaxContext));
   command
       ->add_option("--chunk", options->chunk_tokens,
-                   "Prompt tokens per pass (default: " + std::to_string(kDefaultChunk) + ")")
+                   "Prompt tokens per pass (default: " + std::to_string(kSmallestChunk) + " to " +
+                       std::to_string(kLargestChunk) + ", by the second-level cache)")
       ->check(CLI::Range(1u, kMaxContext));
   AddKvOption(command, "f16 with quantized weights, else f32",
               [options](ops::KvType type) { options->kv = ToSessionKv(type); });

@@ -42,6 +42,7 @@ SessionOptions ToSessionOptions(const RunOptions& options, uint32_t logit_rows) 
   SessionOptions session;
   session.context_tokens = options.context_tokens;
   session.chunk_tokens = options.chunk_tokens;
+  session.core_cache_bytes = platform::CoreCacheBytes();
   session.n_threads = options.threads;
   if (options.threads == 0 && !options.cpus.empty()) {
     session.n_threads = std::min(platform::CutToQuota(static_cast<uint32_t>(options.cpus.size())), kMaxThreads);

@@ -145,7 +145,7 @@ void AddClusters(CpuInfo& info) {
   }
 }
 
-void AddCaches(CpuInfo& info) {
+const cpuinfo_processor* FastestProcessor() {
   const cpuinfo_processor* fastest = nullptr;
   double best = -1.0;
   for (uint32_t i = 0; i < cpuinfo_get_processors_count(); ++i) {
@@ -156,6 +156,11 @@ void AddCaches(CpuInfo& info) {
       fastest = processor;
     }
   }
+  return fastest;
+}
+
+void AddCaches(CpuInfo& info) {
+  const cpuinfo_processor* fastest = FastestProcessor();
   if (fastest == nullptr) return;
   if (fastest->cache.l1d != nullptr) info.l1d_bytes = fastest->cache.l1d->size;
   if (fastest->cache.l2 != nullptr) info.l2_bytes = fastest->cache.l2->size;
@@ -185,6 +190,15 @@ CpuInfo DescribeCpu() {
   AddClusters(info);
   AddCaches(info);
   return info;
+}
+
+uint64_t CoreCacheBytes() {
+  if (!cpuinfo_initialize()) return 0;
+  const cpuinfo_processor* fastest = FastestProcessor();
+  if (fastest == nullptr || fastest->cache.l2 == nullptr || fastest->core == nullptr) return 0;
+  const uint32_t sharing = std::max(1u, fastest->cache.l2->processor_count);
+  const uint32_t per_core = std::max(1u, fastest->core->processor_count);
+  return uint64_t{fastest->cache.l2->size} / std::max(1u, sharing / per_core);
 }
 
 uint32_t DefaultThreadCount() { return ChooseThreadCount(ReadTopology(AllowedCpus()), ReadCpuQuota("")); }

@@ -109,11 +109,11 @@ class Budget(ContractTest):
         whole = self.plan(model, "--context", "256", "--threads", "2")
         budget = str(whole["total_bytes"])
         exact = self.plan(model, "--memory", budget, "--threads", "2")
-        self.assertEqual((exact["context"], exact["chunk"], exact["total_bytes"]), (256, 128, whole["total_bytes"]))
+        self.assertEqual((exact["context"], exact["chunk"], exact["total_bytes"]), (256, whole["chunk"], whole["total_bytes"]))
         self.assertEqual(exact["memory_budget_bytes"], whole["total_bytes"])
         less = self.plan(model, "--memory", str(whole["total_bytes"] - 1), "--threads", "2")
         self.assertLess(less["total_bytes"], whole["total_bytes"])
-        self.assertEqual((less["context"], less["chunk"]), (256, 64))
+        self.assertEqual((less["context"], less["chunk"]), (256, whole["chunk"] // 2))
         self.assertIn("left", self.run_ok("plan", model, "--memory", budget, "--threads", "2").text)
 
     def test_a_run_says_what_was_chosen(self):

@@ -121,6 +121,24 @@ TEST_SUITE("core") {
     }
   }
 
+  TEST_CASE("MakePlan: the default chunk's rows of the widest product fit a core's cache") {
+    const testing::BuiltModel model(testing::TinyConfig({.model_dim = 64, .ffn_dim = 2048}));  // f32: rows of 8 KiB
+    const auto chunk = [&](uint64_t cache_bytes) {
+      const auto plan = MakePlan(model.view(), {.context_tokens = 4096, .core_cache_bytes = cache_bytes});
+      REQUIRE(plan.ok());
+      return plan->options.chunk_tokens;
+    };
+    CHECK(chunk(0) == kDefaultChunk);
+    CHECK(chunk(64 * 8192) == 64);
+    CHECK(chunk(64 * 8192 - 1) == kSmallestChunk);
+    CHECK(chunk(128 * 8192 - 1) == 64);
+    CHECK(chunk(1) == kSmallestChunk);
+    CHECK(chunk(uint64_t{1} << 30) == kLargestChunk);
+    const auto asked = MakePlan(model.view(), {.context_tokens = 100, .chunk_tokens = 7, .core_cache_bytes = 1});
+    REQUIRE(asked.ok());
+    CHECK(asked->options.chunk_tokens == 7);
+  }
+
   TEST_CASE("MakePlan: with a budget the context reaches the model's own, not only the default") {
     const testing::BuiltModel model(testing::TinyConfig({.context_length = 8000}));
     const auto plan = MakePlan(model.view(), {.memory_budget = uint64_t{1} << 40});
