@@ -38,7 +38,7 @@ uint64_t AvailableMemoryBytes();
 Status LockMemory(std::span<const std::span<const std::byte>> regions, Diagnostic* diagnostic);
 
 struct ReadBandwidth {
-  double bytes_per_s = 0.0;   // median of the passes
+  double bytes_per_s = 0.0;   // of the fastest pass
   double spread = 0.0;        // (slowest pass - fastest pass) / median, in time
   uint64_t buffer_bytes = 0;  // what one pass reads, over all threads
   uint32_t threads = 0;
