@@ -35,7 +35,7 @@ class Verify(harness.ProgramTest):
                     continue  # another architecture, a CPU below this level, or q4 that is refused below AVX2
                 self.assertEqual(result.returncode, 0, result.errors)
                 report = json.loads(result.text)
-                self.assertLessEqual(report["largest_difference"], report["tolerance"])
+                self.assertLessEqual(report["rms_difference"], report["tolerance"])
 
     def test_recording_changes_nothing_else(self):
         before = json.loads(self.run_ok("inspect", self.model("q8"), "--json").text)
