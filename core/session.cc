@@ -1,6 +1,7 @@
 #include "core/session.h"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -64,7 +65,9 @@ Result<Session> Session::Create(const ModelView& model, Plan plan, std::span<con
   state->plan = std::move(plan);
   const uint64_t bytes = state->plan.memory.session;
   if (memory.empty()) {
-    state->owned.reset(new (std::align_val_t{kMemoryAlignment}, std::nothrow) std::byte[bytes]);
+    if (bytes <= std::numeric_limits<size_t>::max() / 2) {  // a plan may be larger than a 32-bit address space
+      state->owned.reset(new (std::align_val_t{kMemoryAlignment}, std::nothrow) std::byte[bytes]);
+    }
     if (state->owned == nullptr) {
       return Status(StatusCode::kOutOfMemory, "no memory for the KV cache and the activations",
                     static_cast<int64_t>(bytes));

@@ -1,6 +1,7 @@
 #include "core/tokenizer_pieces.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "core/base/utf8.h"
@@ -11,7 +12,7 @@ namespace {
 using Piece = TokenizerPieces::Piece;
 
 // Positions are 32 bits wide; steps that insert (a space before each of many pieces) stop here.
-constexpr size_t kMaxPiecesBytes = (size_t{1} << 32) - 1;
+constexpr size_t kMaxPiecesBytes = std::numeric_limits<uint32_t>::max();
 
 /// Collects the parts of one piece, matches and what lies between them, as a behavior says.
 class PartCollector {

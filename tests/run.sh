@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Sets everything up, builds the release preset and runs all tests of this machine.
+# Sets everything up, builds the release preset and runs all tests: this machine's, and on x86-64 those of the ARM
+# programs under QEMU.
 #
 #   tests/run.sh                all of it
-#   tests/run.sh --build-only   stop after the build
+#   tests/run.sh --native       this machine's tests alone: no cross compilers, no QEMU
+#   tests/run.sh --emulated     the ARM tests alone
+#   tests/run.sh --build-only   stop after this machine's build
 #   tests/run.sh --program      build the program alone, no tests
 #
 # Needs a Debian 12 or Ubuntu 24.04 machine (or newer) with nothing installed: what is missing is installed with apt-get,
@@ -20,6 +23,10 @@ fail() {
 # Debian package of each program that the build runs, "program:package".
 NEEDED=(g++:g++ gcc:gcc make:make cmake:cmake ninja:ninja-build python3:python3 ccache:ccache xz:xz-utils tar:tar
   flock:util-linux dpkg-deb:dpkg)
+# Presets of other machines whose tests run here, and what they need besides.
+EMULATED_PRESETS=(aarch64-linux-gnu armv7-linux-gnueabihf)
+NEEDED_TO_EMULATE=(aarch64-linux-gnu-g++:g++-aarch64-linux-gnu arm-linux-gnueabihf-g++:g++-arm-linux-gnueabihf
+  qemu-aarch64-static:qemu-user-static qemu-arm-static:qemu-user-static)
 
 missing_packages() {
   local pair
@@ -61,9 +68,10 @@ install_packages() {
   [[ -z $packages ]] || fail "after apt-get install: expected every needed program, found none for: $packages"
 }
 
+# build_dependencies TARGET...: an empty one is this machine.
 build_dependencies() {
   local target prefix
-  for target in tools ""; do
+  for target in "$@"; do
     prefix=$("$ROOT/toolchains/build_deps.sh" ${target:+--target "$target"} --print)
     if [[ -d $prefix ]]; then
       echo "cached: $prefix"
@@ -86,22 +94,42 @@ phase() {
   echo "== $label: $((SECONDS - start)) s"
 }
 
+build_native() {
+  phase "dependencies" build_dependencies tools ""
+  phase "configure" configure
+  phase "build" compile "$@"
+}
+
+test_emulated() {
+  for PRESET in "${EMULATED_PRESETS[@]}"; do
+    phase "$PRESET: dependencies" build_dependencies tools "$PRESET"
+    phase "$PRESET: configure" configure
+    phase "$PRESET: build" compile
+    echo "== $PRESET: tests"
+    run_tests
+  done
+}
+
 main() {
-  local build_only=1 target=()
+  local native=0 emulated=0 build=1 target=()
   case ${1:-} in
-    "") build_only=0 ;;
+    "") native=1 emulated=1 ;;
+    --native) native=1 ;;
+    --emulated) emulated=1 build=0 ;;
     --build-only) ;;
     --program) target=(--target linnet_cli) ;;
-    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
+  [[ $(uname -m) == x86_64 ]] || emulated=0
+  [[ $emulated == 0 ]] || NEEDED+=("${NEEDED_TO_EMULATE[@]}")
   cd "$ROOT"
   phase "install packages" install_packages
-  phase "dependencies" build_dependencies
-  phase "configure" configure
-  phase "build" compile "${target[@]}"
-  [[ $build_only == 0 ]] || return 0
-  echo "== tests"
-  run_tests # its closing lines, with the time, stay the last
+  [[ $build == 0 ]] || build_native "${target[@]}"
+  if [[ $native == 1 ]]; then
+    echo "== tests"
+    run_tests # its closing lines tell the time
+  fi
+  [[ $emulated == 0 ]] || test_emulated
 }
 
 main "$@"

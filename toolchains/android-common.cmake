@@ -9,8 +9,8 @@ if(NOT EXISTS ${LINNET_NDK}/build/cmake/android.toolchain.cmake)
     "found no build/cmake/android.toolchain.cmake in '${LINNET_NDK}'")
 endif()
 
-# API 24 (Android 7) is the oldest whose C library has all that is used; the C++ library is linked in, as everything else.
-set(ANDROID_PLATFORM android-24)
+# API 28 (Android 9) is the oldest that examples/android promises; the C++ library is linked in, as everything else.
+set(ANDROID_PLATFORM android-28)
 set(ANDROID_STL c++_static)
 # Devices have pages of 4 or 16 KiB.
 set(ANDROID_SUPPORT_FLEXIBLE_PAGE_SIZES ON)

@@ -7,6 +7,13 @@ LOCK_FILE=$TOOLCHAINS_DIR/deps.lock
 USER_HOME=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
 DEPS_CACHE=${LINNET_DEPS_CACHE:-${XDG_CACHE_HOME:-$USER_HOME/.cache}/linnet/deps}
 
+# XNNPACK's assembly kernels are off where the target is ARM, so that a row's bits depend neither on the number of rows
+# nor on the kind of core (README.md). Decided here, from the arguments of the script that sources this file or from this
+# machine, rather than in build_deps.sh: that file is part of every target's key.
+case " $(uname -m) $* " in
+  *" aarch64"* | *" arm"*) : "${LINNET_DEPS_ASSEMBLY:=OFF}" ;;
+esac
+
 say() { echo "[deps] $*" >&2; }
 
 # One line on stderr: what, where, expected, found. Exit status 1.
