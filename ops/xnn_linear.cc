@@ -204,7 +204,7 @@ Result<uint64_t> ProbeBytes(DType dtype, uint64_t n, uint64_t k, uint32_t block_
   const Result<xnn_operator_t> op = CreateOperator(matrix, nullptr, cache);
   LINNET_CHECK(!op.ok());  // nothing was reserved, so nothing can have been created
   if (cache.requested_bytes == 0) return op.status();
-  return uint64_t{cache.requested_bytes};
+  return AlignUp(cache.requested_bytes, kPackedAlignment);  // XNNPACK rounds up to 16 on ARM, to 64 on x86
 }
 
 struct Fnv128 {
@@ -298,7 +298,7 @@ Result<uint32_t> PackMatrix(const TensorView& weight, uint64_t group, const floa
   cache.capacity = packed.size();
   LINNET_ASSIGN_OR_RETURN(const xnn_operator_t op, CreateOperator(matrix, bias, cache));
   xnn_delete_operator(op);
-  if (cache.requested_bytes != packed.size()) {
+  if (AlignUp(cache.requested_bytes, kPackedAlignment) != packed.size()) {
     return Status(StatusCode::kInternal, "a packed matrix has another size than planned",
                   static_cast<int64_t>(cache.requested_bytes));
   }
