@@ -4,8 +4,8 @@
 
 #include "core/base/check.h"
 
-// One instruction set: the one with vpdpbusd. The other kernels of this library do not want it (README.md), so it is
-// asked for in this file alone; without it XNNPACK multiplies.
+// Two forms: vpdpbusd where the CPU has it, which other kernels of this library do not want (README.md) and this file
+// asks for, and vpmaddubsw from AVX2 on. Below, and on other architectures, XNNPACK multiplies.
 #define HWY_WANT_AVX3_DL
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/q4_product.cc"
@@ -106,6 +106,134 @@ HWY_INLINE void StripTile(const Q4ProductArgs& args, const uint8_t* w, size_t ro
   }
 }
 
+#elif HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32 = hn::FixedTag<float, 8>;
+using I32 = hn::FixedTag<int32_t, 8>;
+using U32 = hn::FixedTag<uint32_t, 8>;
+using I16 = hn::FixedTag<int16_t, 16>;
+using U8 = hn::FixedTag<uint8_t, 32>;
+using I8 = hn::FixedTag<int8_t, 32>;
+
+constexpr size_t kLanes = 8;        // outputs of one vector; a strip is four
+constexpr size_t kRowTile = 4;      // rows at once, by two vectors of outputs: 8 accumulators of 16 registers
+constexpr size_t kVector = 32;      // bytes
+constexpr size_t kSubBlock = 32;    // weights whose products fit 16 bits: 8 pairs of 255 * 8 * 2 are 32640
+constexpr uint8_t kSignBit = 0x80;  // an int8 with this bit flipped is the same number plus 128, unsigned
+
+HWY_INLINE hn::Vec<U8> FourActivations(const int8_t* x) {
+  int32_t four;
+  std::memcpy(&four, x, sizeof(four));
+  return hn::Xor(hn::BitCast(U8(), hn::Set(I32(), four)), hn::Set(U8(), kSignBit));
+}
+
+/// The low nibble of every byte as a number from -8 to 7.
+HWY_INLINE hn::Vec<I8> SignedNibbles(hn::Vec<U8> nibbles) {
+  alignas(16) static constexpr int8_t kValues[16] = {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1};
+  const auto table = hn::LoadDup128(I8(), kValues);
+  return hn::TableLookupBytes(table, hn::BitCast(I8(), hn::And(nibbles, hn::Set(U8(), uint8_t{15}))));
+}
+
+/// Sixteen times the scales that are stored.
+HWY_INLINE hn::Vec<F32> ScalesAt(const uint8_t* bf16) {
+  const hn::FixedTag<uint16_t, kLanes> du16;
+  const auto bits = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(bf16));
+  const auto sixteenth = hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
+  return hn::Mul(sixteenth, hn::Set(F32(), 16.0f));
+}
+
+/// 32 weights of 16 outputs, from w on, times kRows rows: sums in 16 bits, then one widening addition into `acc`.
+template <size_t kRows>
+HWY_INLINE void SubBlock(const uint8_t* w, const int8_t* x, size_t k, hn::Vec<I32> (&acc)[kRows][2]) {
+  const I16 di16;
+  hn::Vec<I16> narrow[kRows][2];
+  HWY_UNROLL(4)
+  for (size_t r = 0; r < kRows; ++r) narrow[r][0] = narrow[r][1] = hn::Zero(di16);
+  for (size_t i = 0; i < kSubBlock; i += 8, w += kQ4StripOutputs * sizeof(uint32_t)) {
+    const auto nibbles0 = hn::LoadU(U8(), w), nibbles1 = hn::LoadU(U8(), w + kVector);
+    const auto low0 = SignedNibbles(nibbles0), low1 = SignedNibbles(nibbles1);
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < kRows; ++r) {
+      const auto a = FourActivations(x + r * k + i);
+      narrow[r][0] = hn::Add(narrow[r][0], hn::SatWidenMulPairwiseAdd(di16, a, low0));
+      narrow[r][1] = hn::Add(narrow[r][1], hn::SatWidenMulPairwiseAdd(di16, a, low1));
+    }
+    const auto shifted = [](hn::Vec<U8> v)
+                             HWY_ATTR { return hn::BitCast(U8(), hn::ShiftRight<4>(hn::BitCast(U32(), v))); };
+    const auto high0 = SignedNibbles(shifted(nibbles0)), high1 = SignedNibbles(shifted(nibbles1));
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < kRows; ++r) {
+      const auto a = FourActivations(x + r * k + i + 4);
+      narrow[r][0] = hn::Add(narrow[r][0], hn::SatWidenMulPairwiseAdd(di16, a, high0));
+      narrow[r][1] = hn::Add(narrow[r][1], hn::SatWidenMulPairwiseAdd(di16, a, high1));
+    }
+  }
+  const auto one = hn::Set(di16, int16_t{1});
+  HWY_UNROLL(4)
+  for (size_t r = 0; r < kRows; ++r) {
+    acc[r][0] = hn::Add(acc[r][0], hn::WidenMulPairwiseAdd(I32(), narrow[r][0], one));
+    acc[r][1] = hn::Add(acc[r][1], hn::WidenMulPairwiseAdd(I32(), narrow[r][1], one));
+  }
+}
+
+/// Rows [row, row + kRows) of the 16 outputs of a strip from `half` on.
+template <size_t kRows>
+HWY_INLINE void HalfTile(const Q4ProductArgs& args, const uint8_t* strip, size_t half, size_t row,
+                         size_t first_output) {
+  const F32 d;
+  const size_t k = args.shape.k, block = args.shape.block_size;
+  const int8_t* x = args.x + row * k;
+  const float* floats = reinterpret_cast<const float*>(strip) + half;
+  hn::Vec<F32> sums[kRows][2];
+  HWY_UNROLL(4)
+  for (size_t r = 0; r < kRows; ++r) {
+    const auto offset = hn::Set(d, static_cast<float>(args.rows[row + r].zero_point + 128));
+    sums[r][0] = hn::Mul(hn::LoadU(d, floats), offset);
+    sums[r][1] = hn::Mul(hn::LoadU(d, floats + kLanes), offset);
+  }
+  const uint8_t* w = strip + kQ4StripOutputs * sizeof(float);
+  for (size_t begin = 0; begin < k; begin += block) {
+    hn::Vec<I32> acc[kRows][2];
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = hn::Zero(I32());
+    for (size_t i = begin; i < begin + block; i += kSubBlock, w += kQ4StripOutputs * kSubBlock / 2) {
+      SubBlock<kRows>(w + half * sizeof(uint32_t), x + i, k, acc);
+    }
+    const auto scale0 = ScalesAt(w + half * sizeof(uint16_t)),
+               scale1 = ScalesAt(w + (half + kLanes) * sizeof(uint16_t));
+    w += kQ4StripOutputs * sizeof(uint16_t);
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < kRows; ++r) {
+      sums[r][0] = hn::MulAdd(hn::ConvertTo(d, acc[r][0]), scale0, sums[r][0]);
+      sums[r][1] = hn::MulAdd(hn::ConvertTo(d, acc[r][1]), scale1, sums[r][1]);
+    }
+  }
+  if (first_output + half >= args.shape.n) return;
+  const size_t n = args.shape.n - first_output - half;
+  const float* bias = reinterpret_cast<const float*>(w) + half;
+  HWY_UNROLL(4)
+  for (size_t r = 0; r < kRows; ++r) {
+    const auto scale = hn::Set(d, args.rows[row + r].scale);
+    float* out = args.out + (row + r) * args.shape.n + first_output + half;
+    hn::StoreN(hn::MulAdd(sums[r][0], scale, hn::LoadU(d, bias)), d, out, HWY_MIN(n, kLanes));
+    if (n > kLanes) {
+      hn::StoreN(hn::MulAdd(sums[r][1], scale, hn::LoadU(d, bias + kLanes)), d, out + kLanes,
+                 HWY_MIN(n - kLanes, kLanes));
+    }
+  }
+}
+
+template <size_t kRows>
+HWY_INLINE void StripTile(const Q4ProductArgs& args, const uint8_t* strip, size_t row, size_t first_output) {
+  for (size_t half = 0; half < kQ4StripOutputs; half += 2 * kLanes) {
+    HalfTile<kRows>(args, strip, half, row, first_output);
+  }
+}
+
+#endif
+
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 void Q4ProductImpl(const Q4ProductArgs& args, size_t first_strip, size_t n_strips) {
   const auto* packed = reinterpret_cast<const uint8_t*>(args.packed);
   const size_t strip_bytes = Q4StripBytes(args.shape);
@@ -133,7 +261,14 @@ namespace linnet::ops {
 
 HWY_EXPORT(Q4ProductImpl);
 
-bool HasQ4Product() { return (hwy::SupportedTargets() & HWY_AVX3_DL) != 0; }
+bool HasQ4Product() { return (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL)) != 0; }
+
+Q4Tile ChosenQ4Tile() {
+  const int64_t targets = hwy::SupportedTargets();
+  if ((targets & HWY_AVX3_DL) != 0) return {"q4_product_4x32__avx3_dl", "q4_product_1x32__avx3_dl", 4, 32};
+  if ((targets & HWY_AVX3) != 0) return {"q4_product_4x16__avx3", "q4_product_1x16__avx3", 4, 16};
+  return {"q4_product_4x16__avx2", "q4_product_1x16__avx2", 4, 16};
+}
 
 void Q4ProductStrips(const Q4ProductArgs& args, size_t first_strip, size_t n_strips) {
   LINNET_DCHECK(HasQ4Product());

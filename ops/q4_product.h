@@ -1,4 +1,4 @@
-// Matrix products of int8 rows and 4-bit weights by this project's own kernel, for CPUs with AVX-512 VNNI.
+// Matrix products of int8 rows and 4-bit weights by this project's own kernel, for x86 CPUs from AVX2 on.
 #ifndef LINNET_OPS_Q4_PRODUCT_H_
 #define LINNET_OPS_Q4_PRODUCT_H_
 
@@ -23,6 +23,15 @@ inline constexpr size_t kQ4StripOutputs = 32;
 
 /// Whether this CPU runs the kernel. Masking the CPU down (hwy::DisableTargets) counts.
 bool HasQ4Product();
+
+/// The kernel's form on this CPU: rows and outputs at once, and names for reports ("q4_product_4x32__avx3_dl").
+struct Q4Tile {
+  const char* name = "";
+  const char* one_row_name = "";
+  uint32_t rows = 0, outputs = 0;
+};
+/// Only where HasQ4Product().
+Q4Tile ChosenQ4Tile();
 
 /// Bytes of one strip, a multiple of 64: sums and bias of its outputs, weights, scales.
 inline size_t Q4StripBytes(const Q4Shape& shape) {

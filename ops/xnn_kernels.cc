@@ -131,11 +131,12 @@ Result<std::array<LinearKernels, 3>> ChosenLinearKernels() {
   std::array kernels = {Describe("f32", *f32, f32->minmax.gemm), Describe("q8", *q8, q8->minmax.dqgemm),
                         Describe("q4", *q4, q4->minmax.dqgemm)};
   if (HasQ4Product()) {
+    const Q4Tile tile = ChosenQ4Tile();
     kernels[2] = {.weights = "q4",
-                  .one_row = "q4_product_1x32__avx3_dl",
-                  .many_rows = "q4_product_4x32__avx3_dl",
-                  .tile_rows = 4,
-                  .tile_columns = kQ4StripOutputs};
+                  .one_row = tile.one_row_name,
+                  .many_rows = tile.name,
+                  .tile_rows = tile.rows,
+                  .tile_columns = tile.outputs};
   }
   return kernels;
 }

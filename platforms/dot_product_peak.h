@@ -16,8 +16,9 @@ struct DotProductPeak {
   uint32_t threads = 0;
 };
 
-/// Measures `threads` threads that do nothing but int8 multiply-adds in registers, with the instruction that XNNPACK's
-/// int8 kernels use on this CPU as cpuinfo describes it (masks of the features count). Takes under a second.
+/// Measures `threads` threads that do nothing but int8 multiply-adds in registers, with the fastest instruction that
+/// the kernels of quantized products use on this CPU as cpuinfo describes it (masks of the features count). Takes under
+/// a second.
 /// Errors: kInvalidArgument (no threads), kInternal (a thread cannot be started).
 Result<DotProductPeak> MeasureDotProductPeak(uint32_t threads, Diagnostic* diagnostic);
 

@@ -33,16 +33,13 @@ struct KernelNamer {
 
   KernelName Product(uint32_t matrix) const {
     const TensorView& weight = model.tensors()[plan.packed.matrices[matrix].tensor];
-    const bool q4 = weight.dtype == DType::kQ4;
-    if (q4 && ops::HasQ4Product()) {
-      return {"q4 product of 32 outputs, block " + std::to_string(weight.block_size), "avx512vnni"};
-    }
-    const size_t type = q4 ? 2 : weight.dtype == DType::kQ8 ? 1 : 0;
+    const size_t type = weight.dtype == DType::kQ4 ? 2 : weight.dtype == DType::kQ8 ? 1 : 0;
     const std::string name = many_rows ? xnnpack[type].many_rows : xnnpack[type].one_row;
     // XNNPACK's names end in two underscores and the instruction set.
     const size_t end = name.rfind("__");
-    if (end == std::string::npos) return {"xnnpack " + name, ReachedCpuLevel()};
-    return {"xnnpack " + name.substr(0, end), name.substr(end + 2)};
+    const std::string library = name.starts_with("q4_product") ? "" : "xnnpack ";
+    if (end == std::string::npos) return {library + name, ReachedCpuLevel()};
+    return {library + name.substr(0, end), name.substr(end + 2)};
   }
 
   KernelName operator()(const LinearStep& step) const { return Product(step.matrix); }

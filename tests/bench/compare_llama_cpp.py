@@ -175,7 +175,8 @@ def measure_start(tools, samples, model, path):
 
 
 def measure_limits(tools, samples, model, path):
-    for line in tools.bench_linnet(path, "-p", "0", "-n", "64"):
+    # A whole chunk too, so that all of the planned memory is touched.
+    for line in tools.bench_linnet(path, "-p", "128", "-n", "64"):
         if line["test"] == "tg64":
             weights_share = line["weight_bytes"] / (line["weight_bytes"] + line["kv_bytes"])
             samples.add(model, "bandwidth", "linnet", 100 * line["bandwidth_fraction"] * weights_share)

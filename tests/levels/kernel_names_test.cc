@@ -30,7 +30,6 @@ struct Expected {
 std::vector<Expected> ExpectedKernels() {
 #if defined(__x86_64__)
   const Pair f32_avx512 = {"1x32__avx512f_broadcast", "7x32__avx512f_broadcast"};
-  const Pair q4_avx2 = {"1x8c8__avx2", "3x8c8__avx2"};
   return {
       {"sse4",
        "SSE4",
@@ -42,16 +41,18 @@ std::vector<Expected> ExpectedKernels() {
        "AVX2",
        {{"1x16__fma3_broadcast", "5x16__fma3_broadcast"}, {"1x16s4__fma3_broadcast", "4x16s4__fma3_broadcast"}},
        {{"1x8c8__avx2", "4x8c8__avx2"}},
-       {q4_avx2}},
-      // This XNNPACK has no 4-bit kernels for AVX-512 without VNNI.
-      {"avx512", "AVX3", {f32_avx512}, {{"1x16c8__avx512skx_prfm", "8x16c8__avx512skx_prfm"}}, {q4_avx2}},
-      // The second pair of q4: CPUs with VNNI and little beside it (Cascade Lake).
+       {{"q4_product_1x16__avx2", "q4_product_4x16__avx2"}}},
+      {"avx512",
+       "AVX3",
+       {f32_avx512},
+       {{"1x16c8__avx512skx_prfm", "8x16c8__avx512skx_prfm"}},
+       {{"q4_product_1x16__avx3", "q4_product_4x16__avx3"}}},
+      // The second pair of q4: CPUs with VNNI and little beside it (Cascade Lake), for Highway plain AVX-512.
       {"avx512vnni",
        "AVX3",
        {f32_avx512},
        {{"1x16c8__avx512vnni_prfm", "10x16c8__avx512vnni_prfm"}},
-       {{"q4_product_1x32__avx3_dl", "q4_product_4x32__avx3_dl"},
-        {"1x16c8__avx512vnni_prfm", "8x16c8__avx512vnni_prfm"}}},
+       {{"q4_product_1x32__avx3_dl", "q4_product_4x32__avx3_dl"}, {"q4_product_1x16__avx3", "q4_product_4x16__avx3"}}},
   };
 #elif defined(__aarch64__)
   const Pair f32 = {"1x8__aarch64_neonfma_lane_ld128", "6x8__aarch64_neonfma_lane_ld128"};
