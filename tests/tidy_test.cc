@@ -25,10 +25,10 @@ struct SourceFile {
 std::vector<SourceFile> Sources() {
   std::vector<SourceFile> sources;
   const fs::path root = LINNET_SOURCE_DIR;
-  for (const char* folder : {"core", "ops", "formats", "platforms", "examples", "tests"}) {
+  for (const char* folder : {"core", "ops", "formats", "platforms", "capi", "examples", "tests"}) {
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string extension = entry.path().extension().string();
-      if (extension != ".h" && extension != ".cc") continue;
+      if (extension != ".h" && extension != ".cc" && extension != ".c") continue;
       SourceFile file = {.name = fs::relative(entry.path(), root).string(), .lines = {}};
       std::ifstream stream(entry.path());
       for (std::string line; std::getline(stream, line);) file.lines.push_back(line);
@@ -58,7 +58,8 @@ const std::vector<Arrow>& Arrows() {
                                             {"core", {"core/base", "core", "ops"}},
                                             {"ops", {"core/base", "ops", "hwy"}},
                                             {"formats", {"core/base", "formats", "ops"}},
-                                            {"platforms", {"core/base", "platforms"}}};
+                                            {"platforms", {"core/base", "platforms"}},
+                                            {"capi", {"core/base", "core", "ops", "formats", "platforms", "capi"}}};
   return arrows;
 }
 

@@ -26,7 +26,11 @@ class FileMapping {
 
   /// Maps `path` whole. Errors: kIoError naming the path and the system's reason (missing, a directory, no permission).
   static Result<FileMapping> Open(const std::string& path, Diagnostic* diagnostic);
+  /// A length: up to the file's end.
+  static constexpr uint64_t kToEnd = ~uint64_t{0};
   /// Maps `length` bytes at `offset` of an open descriptor (an asset inside an APK); the descriptor stays the caller's.
+  /// The offset need not be a multiple of the page size. Errors: kIoError; kInvalidArgument for a range that the file
+  /// does not have; kUnsupported where the address space is too small.
   static Result<FileMapping> FromDescriptor(int descriptor, uint64_t offset, uint64_t length, Diagnostic* diagnostic);
 
   std::span<const std::byte> bytes() const { return bytes_; }

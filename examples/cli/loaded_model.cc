@@ -137,7 +137,7 @@ Result<LoadedModel> LoadedModel::Load(const RunOptions& options, uint32_t logit_
       Note("packed weights stay in memory this time: %s", reason.text());
     }
   }
-  LINNET_ASSIGN_OR_RETURN(state->packed, PackedStore::Open(state->file, plan.packed, packed_path, diagnostic));
+  LINNET_ASSIGN_OR_RETURN(state->packed, OpenPackedStore(state->file, plan.packed, packed_path, diagnostic));
   LINNET_ASSIGN_OR_RETURN(state->memory, platform::AnonymousMemory::Create(plan.memory.session, diagnostic));
   LINNET_ASSIGN_OR_RETURN(state->pool, ops::ThreadPool::Create(plan.options.n_threads));
   auto session =

@@ -1,50 +1,30 @@
-// Packed weights of a model for this CPU: from the cache folder, made there at the first use, or in memory.
+// Packed weights in the program's cache folder, with progress and notes on stderr; capi/packed_store.h does the work.
 #ifndef LINNET_EXAMPLES_CLI_PACKED_STORE_H_
 #define LINNET_EXAMPLES_CLI_PACKED_STORE_H_
 
-#include <span>
 #include <string>
 
+#include "capi/packed_store.h"
 #include "core/base/diagnostic.h"
-#include "core/base/file_mapping.h"
-#include "core/base/model_view.h"
 #include "core/base/status.h"
 #include "core/packed_weights.h"
 #include "formats/linnet/model_file.h"
-#include "platforms/files.h"
-#include "platforms/mapped_output.h"
 
 namespace linnet::cli {
 
-/// Owns the packed region. Move-only.
-class PackedStore {
- public:
-  /// Opens the file `path` if it fits model and CPU, else packs anew and replaces it. Where the file cannot be written
-  /// the weights are packed into memory, with a note on stderr. Empty path: always into memory. Errors: those of
-  /// PackWeights; kCancelled after Ctrl-C (nothing is left behind).
-  static Result<PackedStore> Open(const formats::ModelFile& model, const PackedLayout& layout, const std::string& path,
-                                  Diagnostic* diagnostic);
+/// PackedStore::Open. Where the file cannot be written, a note says so. Errors: also kCancelled after Ctrl-C (nothing
+/// is left behind).
+Result<PackedStore> OpenPackedStore(const formats::ModelFile& model, const PackedLayout& layout,
+                                    const std::string& path, Diagnostic* diagnostic);
 
-  std::span<const std::byte> bytes() const { return mapping_.bytes().empty() ? memory_.bytes() : mapping_.bytes(); }
-  /// True where the region is a mapped file.
-  bool mapped() const { return !mapping_.bytes().empty(); }
-
- private:
-  FileMapping mapping_;
-  platform::AnonymousMemory memory_;
-};
-
-/// Packs into the file `path`, whole or not at all. The process's memory grows by one matrix, not by the file: pages go
-/// as soon as they are written. Errors: kIoError, kCancelled, those of PackWeights.
+/// linnet::WritePackedFile. Errors: also kCancelled after Ctrl-C.
 Status WritePackedFile(const formats::ModelFile& model, const PackedLayout& layout, const std::string& path,
                        Diagnostic* diagnostic);
 
-/// Removes packed files of the cache folder that no start used for kKeepUnusedDays, or all of them; and what killed
-/// processes left behind there a day ago.
+/// linnet::CleanPackedFiles of the cache folder.
 platform::RemovedFiles CleanPackedFiles(bool all);
-constexpr uint32_t kKeepUnusedDays = 30;
 
-/// Where the packed weights of this model for this CPU are kept, in the cache folder, which is made.
+/// linnet::PackedFilePath in the cache folder.
 Result<std::string> PackedFilePath(const ModelView& model, const PackedLayout& layout, Diagnostic* diagnostic);
 
 }  // namespace linnet::cli

@@ -72,6 +72,7 @@ Result<FileMapping> FileMapping::FromDescriptor(int descriptor, uint64_t offset,
     return Fail(diagnostic, StatusCode::kIoError, "cannot map the file", "stat: %s", ErrnoText(errno).c_str());
   }
   const uint64_t file_bytes = static_cast<uint64_t>(info.st_size);
+  if (length == kToEnd && offset <= file_bytes) length = file_bytes - offset;
   uint64_t end = 0;
   if (__builtin_add_overflow(offset, length, &end) || end > file_bytes) {
     return Fail(diagnostic, StatusCode::kInvalidArgument, "the range is not inside the file",
