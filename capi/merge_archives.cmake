@@ -1,0 +1,17 @@
+# cmake -DAR=... -DOUTPUT=... -DLIST=FILE -P: one archive of those that LIST names, one a line.
+# `ar -M` is the way that GNU's and LLVM's ar share; its scripts cannot name every path, so it works on links in a folder.
+file(STRINGS ${LIST} archives)
+set(folder ${OUTPUT}.parts)
+file(REMOVE_RECURSE ${folder})
+file(MAKE_DIRECTORY ${folder})
+set(script "create merged.a\n")
+set(index 0)
+foreach(archive IN LISTS archives)
+  file(CREATE_LINK ${archive} ${folder}/${index}.a SYMBOLIC)
+  string(APPEND script "addlib ${index}.a\n")
+  math(EXPR index "${index} + 1")
+endforeach()
+file(WRITE ${folder}/script "${script}save\nend\n")
+execute_process(COMMAND ${AR} -M INPUT_FILE ${folder}/script WORKING_DIRECTORY ${folder} COMMAND_ERROR_IS_FATAL ANY)
+file(RENAME ${folder}/merged.a ${OUTPUT})
+file(REMOVE_RECURSE ${folder})
