@@ -27,6 +27,8 @@ NEEDED=(g++:g++ gcc:gcc make:make cmake:cmake ninja:ninja-build python3:python3 
 EMULATED_PRESETS=(aarch64-linux-gnu armv7-linux-gnueabihf)
 NEEDED_TO_EMULATE=(aarch64-linux-gnu-g++:g++-aarch64-linux-gnu arm-linux-gnueabihf-g++:g++-arm-linux-gnueabihf
   qemu-aarch64-static:qemu-user-static qemu-arm-static:qemu-user-static)
+# The tests of the package, and of examples/android on this machine's JVM.
+NEEDED_TO_TEST=(pkg-config:pkgconf javac:openjdk-17-jdk-headless mvn:maven)
 
 missing_packages() {
   local pair
@@ -122,6 +124,7 @@ main() {
   esac
   [[ $(uname -m) == x86_64 ]] || emulated=0
   [[ $emulated == 0 ]] || NEEDED+=("${NEEDED_TO_EMULATE[@]}")
+  [[ $build == 0 || ${#target[@]} != 0 ]] || NEEDED+=("${NEEDED_TO_TEST[@]}")
   cd "$ROOT"
   phase "install packages" install_packages
   [[ $build == 0 ]] || build_native "${target[@]}"

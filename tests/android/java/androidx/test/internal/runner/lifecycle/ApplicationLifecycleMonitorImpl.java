@@ -1,0 +1,10 @@
+package androidx.test.internal.runner.lifecycle;
+
+import android.app.Application;
+import androidx.test.runner.lifecycle.ApplicationLifecycleMonitor;
+import androidx.test.runner.lifecycle.ApplicationStage;
+
+/** A stand-in for what Robolectric needs of androidx.test (README.md). */
+public final class ApplicationLifecycleMonitorImpl implements ApplicationLifecycleMonitor {
+    public void signalLifecycleChange(Application application, ApplicationStage stage) {}
+}

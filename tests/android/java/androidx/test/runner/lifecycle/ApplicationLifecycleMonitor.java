@@ -1,0 +1,4 @@
+package androidx.test.runner.lifecycle;
+
+/** A stand-in for what Robolectric needs of androidx.test (README.md). */
+public interface ApplicationLifecycleMonitor {}
