@@ -25,9 +25,6 @@ Status CreateSession(std::shared_ptr<const ModelState> model, const linnet_sessi
   LINNET_ASSIGN_OR_RETURN(session->session,
                           Session::Create(session->model->view, std::move(plan), session->model->packed->bytes(),
                                           *session->pool, session->memory.bytes()));
-  // Creating operators reads every block's scale where the model file is mapped; no step will again.
-  const FileMapping* mapping = session->model->file.mapping();
-  if (mapping != nullptr) mapping->DropPages(0, session->model->file.file_bytes());
   *out = session.release();
   return Status::Ok();
 }
