@@ -61,7 +61,7 @@ Result<Executor> Executor::Create(const ModelView& model, const Plan& plan, std:
     const PackedMatrix& matrix = plan.packed.matrices[i];
     LINNET_ASSIGN_OR_RETURN(ops::MatrixProduct product,
                             ops::MatrixProduct::Create(model.tensors()[matrix.tensor], matrix.group,
-                                                packed.subspan(matrix.offset, matrix.bytes), seeds[i]));
+                                                       packed.subspan(matrix.offset, matrix.bytes), seeds[i]));
     executor.linears_.push_back(std::move(product));
   }
   return executor;
@@ -87,9 +87,15 @@ Status Executor::RunSteps(size_t begin, size_t end) {
   return Status::Ok();
 }
 
-Status Executor::RunBody(const ExecutionPlan& plan, const Pass& pass) {
-  current_ = {.plan = &plan, .pass = pass, .n_rows = static_cast<uint32_t>(pass.ids.size()), .stream_row = 0};
-  return RunSteps(0, plan.head_begin);
+Status Executor::RunBody(const ExecutionPlan& plan, const Pass& pass, uint32_t first_row) {
+  const auto n_tokens = static_cast<uint32_t>(pass.ids.size());
+  current_ = {.plan = &plan, .pass = pass, .n_rows = n_tokens, .stream_row = 0};
+  LINNET_RETURN_IF_ERROR(RunSteps(0, plan.tail_begin));
+  if (observer_.function != nullptr) first_row = 0;
+  if (first_row >= n_tokens) return Status::Ok();
+  current_.n_rows = n_tokens - first_row;
+  current_.stream_row = first_row;
+  return RunSteps(plan.tail_begin, plan.head_begin);
 }
 
 Status Executor::RunHead(const ExecutionPlan& plan, uint32_t first_row, uint32_t n_rows) {

@@ -12,9 +12,9 @@
 #include "core/base/checked.h"
 #include "core/base/model_view.h"
 #include "core/plan.h"
+#include "ops/matrix_product.h"
 #include "ops/rows.h"
 #include "ops/thread_pool.h"
-#include "ops/matrix_product.h"
 
 namespace linnet {
 
@@ -45,9 +45,10 @@ class Executor {
   static Result<Executor> Create(const ModelView& model, const Plan& plan, std::span<const std::byte> packed,
                                  const Memory& memory, ops::ThreadPool& pool);
 
-  /// Computes the residual stream of pass.ids.size() <= plan.max_tokens tokens and extends the KV cache.
+  /// Computes the residual stream of pass.ids.size() <= plan.max_tokens tokens and extends the KV cache. Of the rows
+  /// before `first_row` the stream's last layer may be left out (never with an observer).
   /// Errors: kInternal only.
-  Status RunBody(const ExecutionPlan& plan, const Pass& pass);
+  Status RunBody(const ExecutionPlan& plan, const Pass& pass, uint32_t first_row);
   /// Logits of rows [first_row, first_row + n_rows) of the stream that RunBody left; n_rows <= plan.max_logit_rows.
   /// They lie at logits(plan), [n_rows, vocab_size], until the next run.
   Status RunHead(const ExecutionPlan& plan, uint32_t first_row, uint32_t n_rows);
@@ -66,7 +67,7 @@ class Executor {
     const ExecutionPlan* plan = nullptr;
     Pass pass;
     uint32_t n_rows = 0;      // rows that steps work on
-    uint32_t stream_row = 0;  // first row of the stream that they see: not 0 in the head only
+    uint32_t stream_row = 0;  // first row of the stream that they see: not 0 in the plan's tail and in the head only
   };
 
   Executor(const ModelView& model, const Plan& plan, const Memory& memory, ops::ThreadPool& pool);

@@ -25,6 +25,7 @@ PlanBuilder::PlanBuilder(const ModelView& model, const TensorIndexTable& tensors
 ExecutionPlan PlanBuilder::Build() && {
   Prologue();
   for (uint32_t layer = 0; layer < config_.n_layers; ++layer) Block(static_cast<int32_t>(layer));
+  out_.tail_begin = TailBegin();
   Head();
   // The stream and the logits are read after a run, by the caller or by the head's repetitions.
   out_.buffers[out_.stream].last_step = static_cast<uint32_t>(out_.steps.size()) - 1;
@@ -35,6 +36,16 @@ ExecutionPlan PlanBuilder::Build() && {
   out_.steps.shrink_to_fit();  // the session keeps them
   out_.buffers.shrink_to_fit();
   return std::move(out_);
+}
+
+// The last layer's attention. With a parallel FFN none: its input was normed before, for all rows.
+uint32_t PlanBuilder::TailBegin() const {
+  const auto end = static_cast<uint32_t>(out_.steps.size());
+  if (config_.layer(config_.n_layers - 1).parallel) return end;
+  for (uint32_t i = end; i > 0; --i) {
+    if (std::holds_alternative<AttentionStep>(out_.steps[i - 1].data)) return i - 1;
+  }
+  return end;
 }
 
 BufferId PlanBuilder::NewBuffer(const char* name, BufferUse use, uint64_t bytes) {

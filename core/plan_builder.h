@@ -28,6 +28,7 @@ class PlanBuilder {
   };
 
   // Buffers and steps.
+  uint32_t TailBegin() const;
   BufferId NewBuffer(const char* name, BufferUse use, uint64_t bytes);
   BufferId NewRows(const char* name, uint64_t width);
   RowsBuffer NewRowsFor(const char* name, uint64_t width, bool f32, bool int8);

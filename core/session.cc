@@ -43,7 +43,7 @@ struct Session::State {
 
   uint32_t remaining() const { return plan.options.context_tokens - position; }
   Status CheckIds(std::span<const int32_t> ids) const;
-  Status Feed(const ExecutionPlan& steps, std::span<const int32_t> ids, uint32_t sequence_tokens);
+  Status Feed(const ExecutionPlan& steps, std::span<const int32_t> ids, uint32_t sequence_tokens, uint32_t first_row);
   Status Head(const ExecutionPlan& steps, uint32_t first_row, uint32_t n_rows);
   Status Deliver(uint32_t n_rows, const LogitsSink& sink);
 };
@@ -102,10 +102,12 @@ Status Session::State::CheckIds(std::span<const int32_t> ids) const {
   return Status::Ok();
 }
 
-Status Session::State::Feed(const ExecutionPlan& steps, std::span<const int32_t> ids, uint32_t sequence_tokens) {
+// Logits can be asked for of rows from first_row on.
+Status Session::State::Feed(const ExecutionPlan& steps, std::span<const int32_t> ids, uint32_t sequence_tokens,
+                            uint32_t first_row) {
   logits = nullptr;
   LINNET_RETURN_IF_ERROR(
-      executor->RunBody(steps, {.ids = ids, .first_pos = position, .sequence_tokens = sequence_tokens}));
+      executor->RunBody(steps, {.ids = ids, .first_pos = position, .sequence_tokens = sequence_tokens}, first_row));
   position += static_cast<uint32_t>(ids.size());
   written_end = std::max(written_end, position);
   return Status::Ok();
@@ -136,9 +138,11 @@ Status Session::Prefill(std::span<const int32_t> ids, const PrefillProgress& pro
   const uint32_t sequence_tokens = s.position + static_cast<uint32_t>(ids.size());
   for (size_t done = 0; done < ids.size();) {
     const size_t n = std::min<size_t>(s.plan.options.chunk_tokens, ids.size() - done);
-    LINNET_RETURN_IF_ERROR(s.Feed(s.plan.prefill, ids.subspan(done, n), sequence_tokens));
-    done += n;
     const auto n_rows = static_cast<uint32_t>(n);
+    uint32_t first_row = done + n == ids.size() ? n_rows - 1 : n_rows;
+    if (sink.function != nullptr) first_row = std::min(first_row, sink.from_pos - std::min(sink.from_pos, s.position));
+    LINNET_RETURN_IF_ERROR(s.Feed(s.plan.prefill, ids.subspan(done, n), sequence_tokens, first_row));
+    done += n;
     if (sink.function != nullptr) LINNET_RETURN_IF_ERROR(s.Deliver(n_rows, sink));
     if (done == ids.size() && s.logits == nullptr) LINNET_RETURN_IF_ERROR(s.Head(s.plan.prefill, n_rows - 1, 1));
     if (progress.function != nullptr && done < ids.size() &&
@@ -152,7 +156,7 @@ Status Session::Prefill(std::span<const int32_t> ids, const PrefillProgress& pro
 Status Session::Decode(int32_t id) {
   State& s = *state_;
   LINNET_RETURN_IF_ERROR(s.CheckIds({&id, 1}));
-  LINNET_RETURN_IF_ERROR(s.Feed(s.plan.decode, {&id, 1}, s.position + 1));
+  LINNET_RETURN_IF_ERROR(s.Feed(s.plan.decode, {&id, 1}, s.position + 1, 0));
   return s.Head(s.plan.decode, 0, 1);
 }
 

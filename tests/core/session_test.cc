@@ -255,6 +255,41 @@ TEST_SUITE("core") {
     }
   }
 
+  TEST_CASE("Session: the last logits are the same whether or not those before were asked for") {
+    const std::vector<int32_t> ids = SomeIds(41, 96);
+    for (const Case& c : Cases()) {
+      SUBCASE(c.name) {
+        const BuiltModel model(c.config);
+        RunningModel running(model.view(), {.context_tokens = 64, .chunk_tokens = 9, .logit_rows = 4});
+        const std::vector<float> all = running.AllLogits(ids);
+        const size_t vocab = c.config.vocab_size;
+        Session& session = running.session();
+        REQUIRE(session.Rewind(0).ok());
+        REQUIRE(session.Prefill(ids).ok());
+        const auto last = session.logits();
+        REQUIRE(last.size() == vocab);
+        CHECK(std::memcmp(last.data(), all.data() + all.size() - vocab, vocab * sizeof(float)) == 0);
+
+        // From the middle of a chunk on.
+        struct Seen {
+          size_t vocab;
+          std::vector<float> logits;
+        } seen = {vocab, {}};
+        const LogitsSink sink = {.function =
+                                     [](void* context, uint32_t, const float* logits, uint32_t n_rows) {
+                                       auto* s = static_cast<Seen*>(context);
+                                       s->logits.insert(s->logits.end(), logits, logits + n_rows * s->vocab);
+                                     },
+                                 .context = &seen,
+                                 .from_pos = 22};
+        REQUIRE(session.Rewind(0).ok());
+        REQUIRE(session.Prefill(ids, {}, sink).ok());
+        REQUIRE(seen.logits.size() == (ids.size() - 22) * vocab);
+        CHECK(std::memcmp(seen.logits.data(), all.data() + 22 * vocab, seen.logits.size() * sizeof(float)) == 0);
+      }
+    }
+  }
+
   TEST_CASE("Session: a full context, ids outside the vocabulary and no ids are refused and change nothing") {
     const BuiltModel model(TinyConfig({}));
     RunningModel running(model.view(), {.context_tokens = 10, .chunk_tokens = 4});
