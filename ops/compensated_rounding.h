@@ -1,0 +1,55 @@
+// Public header. Rounds rows of weights to levels such that later weights make up for the errors of earlier ones.
+#ifndef LINNET_OPS_COMPENSATED_ROUNDING_H_
+#define LINNET_OPS_COMPENSATED_ROUNDING_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/product_tile.h"
+
+namespace linnet::ops {
+
+/// Rows that are rounded together: they are independent, and lie side by side in vectors.
+constexpr size_t kRoundingRows = 64;
+
+/// What all rows of a matrix share.
+struct RoundingProblem {
+  const float* factor = nullptr;  // V [width, width] as FactorSecondMoments leaves it: H = V V^T, V in the upper half
+  const float* cross = nullptr;   // C [width, width], for CorrectTile
+  size_t width = 0;
+  size_t block = 0;           // weights that share a scale, at most 128; divides the width where scales are searched
+  bool search_scales = true;  // a bf16 scale for every block, of several tried; else one given f32 scale a row
+  float low = -8.0f, high = 7.0f;  // levels
+  float min_scale = 0.0f;          // no searched scale is smaller; > 0
+};
+
+/// One tile of kRoundingRows rows, transposed: weight k of row r at [k * kRoundingRows + r].
+struct RoundingTile {
+  const float* weights = nullptr;  // [width, rows]
+  float* errors = nullptr;         // [width, rows], written: weight - level * scale
+  int8_t* levels = nullptr;        // [width, rows], written
+  float* scales = nullptr;         // [width / block, rows], written; [rows], read, where scales are given
+  float* scratch = nullptr;        // RoundingScratchFloats()
+};
+
+size_t RoundingScratchFloats();
+
+/// Rounds a tile. The error that counts is e H e^T for a row's errors e: the mean squared error of the layer's output
+/// for inputs with second moments H. Weights are rounded in order; each is first moved by what the errors of those
+/// before it ask for, sum over i < j of e[i] * V[i, j] / V[j, j], after which the row's error is exactly
+/// sum over j of (V[j, j] * (moved weight - rounded weight))^2. This is GPTQ (arXiv:2210.17323) in the form of
+/// arXiv:2307.13304 (LDLQ), which needs no inverse. A block's scale is the one of the tried scales with the smallest
+/// share of that sum. Returns the sum over all rows. Numerics: f32 with f64 sums over blocks; the bits of a row do not
+/// depend on the other rows.
+double RoundTile(const RoundingProblem& problem, const RoundingTile& tile);
+
+/// Moves weights [width, rows] towards those whose products with the inputs at hand are closest to the products with
+/// the exact inputs: w += strength * (w C) H^-1, where C = E[(exact - input)^T input]. tile.errors is overwritten.
+void CorrectTile(const RoundingProblem& problem, float strength, float* weights, const RoundingTile& tile);
+
+/// Sum over rows of w H w^T: what RoundTile's result is to be compared with.
+double TileEnergy(const RoundingProblem& problem, const RoundingTile& tile);
+
+}  // namespace linnet::ops
+
+#endif  // LINNET_OPS_COMPENSATED_ROUNDING_H_
