@@ -52,6 +52,19 @@ Executor::Executor(const ModelView& model, const Plan& plan, const Memory& memor
   }
 }
 
+Executor::Memory Executor::Memory::Place(const MemoryPlan& plan, std::byte* memory) {
+  Memory placed;
+  placed.kv = memory;
+  std::byte* next = memory + plan.kv_cache;
+  for (const auto& [use, bytes] :
+       {std::pair{BufferUse::kActivation, plan.activations}, std::pair{BufferUse::kScratch, plan.scratch},
+        std::pair{BufferUse::kLogits, plan.logits}}) {
+    placed.regions[static_cast<size_t>(use)] = next;
+    next += bytes;
+  }
+  return placed;
+}
+
 Result<Executor> Executor::Create(const ModelView& model, const Plan& plan, std::span<const std::byte> packed,
                                   const Memory& memory, ops::ThreadPool& pool) {
   LINNET_ASSIGN_OR_RETURN(const std::span<const uint32_t> seeds, OpenPackedWeights(model, plan.packed, packed));
@@ -90,7 +103,8 @@ Status Executor::RunSteps(size_t begin, size_t end) {
 Status Executor::RunBody(const ExecutionPlan& plan, const Pass& pass, uint32_t first_row) {
   const auto n_tokens = static_cast<uint32_t>(pass.ids.size());
   current_ = {.plan = &plan, .pass = pass, .n_rows = n_tokens, .stream_row = 0};
-  LINNET_RETURN_IF_ERROR(RunSteps(0, plan.tail_begin));
+  if (pass.stream != nullptr) std::copy_n(pass.stream, pass.ids.size() * model_dim(), stream(plan));
+  LINNET_RETURN_IF_ERROR(RunSteps(pass.stream == nullptr ? 0 : plan.body_begin, plan.tail_begin));
   if (observer_.function != nullptr) first_row = 0;
   if (first_row >= n_tokens) return Status::Ok();
   current_.n_rows = n_tokens - first_row;
@@ -191,8 +205,15 @@ Status Executor::Run(const QuantizeStep& step) {
   return Status::Ok();
 }
 
+Status Executor::Multiply(uint32_t matrix, const ops::LinearInput& input, size_t n_rows, float* out) {
+  if (product_observer_.function != nullptr) {
+    product_observer_.function(product_observer_.context, matrix, input, n_rows);
+  }
+  return linears_[matrix].Run(input, n_rows, out, *pool_);
+}
+
 Status Executor::Run(const LinearStep& step) {
-  return linears_[step.matrix].Run(Input(step.in), current_.n_rows, At<float>(step.out), *pool_);
+  return Multiply(step.matrix, Input(step.in), current_.n_rows, At<float>(step.out));
 }
 
 void Executor::ActivateRow(const FfnSpec& ffn, const float* up, size_t row, size_t width, const RowsBuffer& out,

@@ -20,9 +20,10 @@ namespace linnet {
 
 /// What one run of a plan is about.
 struct Pass {
-  std::span<const int32_t> ids;  // [n_tokens], each < vocab_size
-  uint32_t first_pos = 0;        // absolute position of ids[0]
-  uint32_t sequence_tokens = 0;  // length that dynamic rotary scalings see: the end of the whole prompt
+  std::span<const int32_t> ids;   // [n_tokens], each < vocab_size
+  uint32_t first_pos = 0;         // absolute position of ids[0]
+  uint32_t sequence_tokens = 0;   // length that dynamic rotary scalings see: the end of the whole prompt
+  const float* stream = nullptr;  // [n_tokens, model_dim]: taken in place of the tokens' embedding; ids count only
 };
 
 class Executor;
@@ -33,12 +34,21 @@ struct StepObserver {
   void* context = nullptr;
 };
 
+/// Called before every matrix product with its index in the packed layout and what it will read: for calibration.
+struct ProductObserver {
+  void (*function)(void* context, uint32_t matrix, const ops::LinearInput& input, size_t n_rows) = nullptr;
+  void* context = nullptr;
+};
+
 /// Owns the matrix operators; refers to model, plan, packed weights, memory and pool, which outlive it. Move-only.
 class Executor {
  public:
   struct Memory {
     std::byte* kv = nullptr;                           // plan.memory.kv_cache bytes, aligned to 64
     std::array<std::byte*, kBufferUses> regions = {};  // one a BufferUse
+
+    /// Cuts plan.memory.session bytes, aligned to 64.
+    static Memory Place(const MemoryPlan& plan, std::byte* memory);
   };
 
   /// Errors: kInvalidModel where packed bytes do not fit this CPU; kOutOfMemory.
@@ -60,6 +70,7 @@ class Executor {
   /// Tokens and their position in the run in progress.
   const Pass& pass() const { return current_.pass; }
   void set_observer(StepObserver observer) { observer_ = observer; }
+  void set_product_observer(ProductObserver observer) { product_observer_ = observer; }
 
  private:
   // The run in progress.
@@ -103,6 +114,7 @@ class Executor {
     });
   }
   Status RunSteps(size_t begin, size_t end);
+  Status Multiply(uint32_t matrix, const ops::LinearInput& input, size_t n_rows, float* out);
 
   Status Run(const EmbedStep& step);
   Status Run(const PositionStep& step);
@@ -146,6 +158,7 @@ class Executor {
   std::vector<uint32_t> rope_length_;              // sequence length that rope_inv_freq_ was computed for
   Current current_;
   StepObserver observer_;
+  ProductObserver product_observer_;
 };
 
 }  // namespace linnet

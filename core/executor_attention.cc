@@ -169,7 +169,7 @@ Status Executor::HeadProduct(uint32_t matrix, size_t k, const RowsBuffer& in, ui
     });
     rows = {.int8 = in.int8, .quantization = in.quantization};
   }
-  return linears_[matrix].Run(Input(rows), current_.n_rows, At<float>(out), *pool_);
+  return Multiply(matrix, Input(rows), current_.n_rows, At<float>(out));
 }
 
 Status Executor::Run(const AbsorbStep& step) {

@@ -63,16 +63,14 @@ Status Executor::RunExpert(const ExpertsStep& step, uint32_t expert, const uint3
   const FfnSpec& ffn = *step.ffn;
   const size_t width = model_dim(), ffn_dim = ffn.ffn_dim, up_width = ffn.gated ? 2 * ffn_dim : ffn_dim;
   GatherRows(step, rows, n_rows);
-  LINNET_RETURN_IF_ERROR(
-      linears_[step.first_up + expert].Run(Input(step.gathered), n_rows, At<float>(step.up), *pool_));
+  LINNET_RETURN_IF_ERROR(Multiply(step.first_up + expert, Input(step.gathered), n_rows, At<float>(step.up)));
   ForRows(n_rows, [&](size_t first, size_t n, size_t thread) {
     for (size_t r = first; r < first + n; ++r) {
       ActivateRow(ffn, At<float>(step.up) + r * up_width, r, ffn_dim, step.activated, step.down_rotation,
                   ThreadScratch(step.scratch, thread));
     }
   });
-  LINNET_RETURN_IF_ERROR(
-      linears_[step.first_down + expert].Run(Input(step.activated), n_rows, At<float>(step.down), *pool_));
+  LINNET_RETURN_IF_ERROR(Multiply(step.first_down + expert, Input(step.activated), n_rows, At<float>(step.down)));
   // A token occurs once among an expert's rows, so that threads never add to the same one.
   ForRows(n_rows, [&](size_t first, size_t n, size_t) {
     ops::AddWeightedRows(

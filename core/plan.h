@@ -249,6 +249,7 @@ struct ExecutionPlan {
   uint32_t max_tokens = 0;
   uint32_t max_logit_rows = 0;
   std::vector<Step> steps;
+  uint32_t body_begin = 0;  // the steps before it make the stream from ids
   uint32_t head_begin = 0;
   uint32_t tail_begin = 0;  // from here to head_begin, only rows whose logits are wanted count: the last layer's keys
                             // and values are stored, and no row reads another's

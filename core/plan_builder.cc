@@ -41,7 +41,7 @@ ExecutionPlan PlanBuilder::Build() && {
 // The last layer's attention. With a parallel FFN none: its input was normed before, for all rows.
 uint32_t PlanBuilder::TailBegin() const {
   const auto end = static_cast<uint32_t>(out_.steps.size());
-  if (config_.layer(config_.n_layers - 1).parallel) return end;
+  if (config_.n_layers == 0 || config_.layer(config_.n_layers - 1).parallel) return end;
   for (uint32_t i = end; i > 0; --i) {
     if (std::holds_alternative<AttentionStep>(out_.steps[i - 1].data)) return i - 1;
   }
@@ -216,6 +216,7 @@ void PlanBuilder::Prologue() {
                 Norm(config_.embedding_norm, TensorRole::kEmbeddingNormGain, TensorRole::kEmbeddingNormBias, -1),
                 out_.stream);
   }
+  out_.body_begin = static_cast<uint32_t>(out_.steps.size());
   for (uint32_t i = 0; i < config_.ropes.size(); ++i) {
     const uint64_t pairs = config_.ropes[i].rope_dim / 2;
     const RopeBuffers buffers = {NewRows("rope cos", pairs), NewRows("rope sin", pairs)};

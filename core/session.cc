@@ -17,19 +17,6 @@ struct AlignedDelete {
 };
 using AlignedMemory = std::unique_ptr<std::byte[], AlignedDelete>;
 
-Executor::Memory Place(const MemoryPlan& plan, std::byte* memory) {
-  Executor::Memory placed;
-  placed.kv = memory;
-  std::byte* next = memory + plan.kv_cache;
-  for (const auto& [use, bytes] :
-       {std::pair{BufferUse::kActivation, plan.activations}, std::pair{BufferUse::kScratch, plan.scratch},
-        std::pair{BufferUse::kLogits, plan.logits}}) {
-    placed.regions[static_cast<size_t>(use)] = next;
-    next += bytes;
-  }
-  return placed;
-}
-
 }  // namespace
 
 struct Session::State {
@@ -81,8 +68,9 @@ Result<Session> Session::Create(const ModelView& model, Plan plan, std::span<con
     return Status(StatusCode::kOutOfMemory, "the session's memory is smaller than planned",
                   static_cast<int64_t>(bytes));
   }
-  LINNET_ASSIGN_OR_RETURN(Executor executor, Executor::Create(state->model, state->plan, packed,
-                                                              Place(state->plan.memory, memory.data()), pool));
+  LINNET_ASSIGN_OR_RETURN(Executor executor,
+                          Executor::Create(state->model, state->plan, packed,
+                                           Executor::Memory::Place(state->plan.memory, memory.data()), pool));
   state->executor = std::unique_ptr<Executor>(new (std::nothrow) Executor(std::move(executor)));
   if (state->executor == nullptr) return Status(StatusCode::kOutOfMemory, "no memory for a session");
   return Session(std::move(state));
