@@ -1,6 +1,7 @@
 // linnet convert: a checkpoint becomes a model file.
 #include "formats/convert/convert.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -8,8 +9,10 @@
 #include <utility>
 
 #include "core/chat_template.h"
+#include "core/part_runner.h"
 #include "core/tokenizer.h"
 #include "examples/cli/args.h"
+#include "examples/cli/calibration_text.h"
 #include "examples/cli/command.h"
 #include "examples/cli/conversion.h"
 #include "examples/cli/output.h"
@@ -17,6 +20,8 @@
 #include "formats/huggingface/checkpoint.h"
 #include "formats/linnet/model_file.h"
 #include "formats/linnet/tokenizer_section.h"
+#include "platforms/console.h"
+#include "platforms/cpu.h"
 #include "platforms/files.h"
 
 namespace linnet::cli {
@@ -25,6 +30,9 @@ namespace {
 struct Options {
   std::string source, output;
   formats::ConvertOptions convert;
+  CalibrationTextOptions calibration;  // source empty: none
+  float damping = 0.01f;
+  float correction = 0.5f;
   bool json = false;
 };
 
@@ -88,23 +96,143 @@ void WarnOfText(const std::string& path) {
        template_reason.text());
 }
 
-Status Run(const Options& options, Diagnostic* diagnostic) {
+// The text and what runs the model on it, while the conversion lasts.
+struct Calibration {
+  std::optional<ops::ThreadPool> pool;
+  std::optional<ExecutorPartRunner> runner;
+  formats::CalibrationOptions options;
+
+  // Where no block was finished.
+  void RemoveEmptyFolder() const {
+    std::error_code ignored;
+    if (!options.resume_folder.empty()) std::filesystem::remove(options.resume_folder, ignored);
+  }
+  // Only what a conversion has put there; anything else stays, and the folder with it.
+  void RemoveResumeFolder() const {
+    if (options.resume_folder.empty()) return;
+    std::error_code ignored;
+    for (const auto& file : std::filesystem::directory_iterator(options.resume_folder, ignored)) {
+      const std::string name = file.path().filename().string();
+      if (name == "choices" || name.starts_with("block-")) std::filesystem::remove(file.path(), ignored);
+    }
+    std::filesystem::remove(options.resume_folder, ignored);
+  }
+};
+
+Status PrepareCalibration(Options& options, const formats::Checkpoint& source, Calibration* calibration,
+                          Diagnostic* diagnostic) {
+  CalibrationTextOptions& text = options.calibration;
+  const bool budget = options.convert.bits > 0.0 || options.convert.file_bytes > 0;
+  if (text.source.empty() && !budget) return Status::Ok();
+  if (text.source.empty()) text.source = kSelfText;  // losses are measured on a text, of whatever kind
+  if (text.threads == 0) text.threads = platform::DefaultThreadCount();
+  text.scratch_path = options.output + ".writer";
+  LINNET_ASSIGN_OR_RETURN(calibration->options.ids, MakeCalibrationText(source, &text, diagnostic));
+  LINNET_ASSIGN_OR_RETURN(calibration->pool, ops::ThreadPool::Create(text.threads));
+  calibration->runner.emplace(*calibration->pool);
+  calibration->options.runner = &*calibration->runner;
+  calibration->options.pool = &*calibration->pool;
+  calibration->options.window = text.window;
+  calibration->options.damping = options.damping;
+  calibration->options.correction = options.correction;
+  calibration->options.resume_folder = options.output + ".resume";
+  LINNET_RETURN_IF_ERROR(platform::MakeFolders(calibration->options.resume_folder, diagnostic));
+  options.convert.calibration = &calibration->options;
+  return Status::Ok();
+}
+
+Status Run(Options& options, Diagnostic* diagnostic) {
+  platform::InterruptScope interrupt;  // the calibration text is made before the conversion's own begins
   LINNET_RETURN_IF_ERROR(CheckOutputIsNot(options.source, options.output, diagnostic));
   LINNET_ASSIGN_OR_RETURN(const std::unique_ptr<formats::Checkpoint> source, OpenSource(options.source, diagnostic));
   LINNET_RETURN_IF_ERROR(CheckOutput(options, *source, diagnostic));
+  Calibration calibration;
+  LINNET_RETURN_IF_ERROR(PrepareCalibration(options, *source, &calibration, diagnostic));
   formats::ConvertReport report;
-  LINNET_RETURN_IF_ERROR(RunConversion(*source, options.convert, options.output, "converting", &report, diagnostic));
+  const Status status = RunConversion(*source, options.convert, options.output, "converting", &report, diagnostic);
+  if (!status.ok()) calibration.RemoveEmptyFolder();
+  if (status.code() == StatusCode::kCancelled && platform::IsFolder(calibration.options.resume_folder)) {
+    return Fail(diagnostic, StatusCode::kCancelled, "interrupted",
+                "%s: nothing was written; the same command goes on from where it was", options.output.c_str());
+  }
+  LINNET_RETURN_IF_ERROR(status);
+  calibration.RemoveResumeFolder();
   WarnOfText(options.output);
   PrintConvertReport(report, options.json);
   return Status::Ok();
+}
+
+// "300M", "1.5G", "98362432": bytes, with decimal suffixes.
+bool ParseSize(const std::string& text, uint64_t* bytes) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  double unit = 1.0;
+  switch (*end) {
+    case 'k':
+    case 'K':
+      unit = 1e3;
+      break;
+    case 'M':
+      unit = 1e6;
+      break;
+    case 'G':
+      unit = 1e9;
+      break;
+    default:
+      break;
+  }
+  if (unit != 1.0) ++end;
+  const bool valid = end != text.c_str() && *end == '\0' && value * unit >= 1.0 && value * unit <= 1e15;
+  if (valid) *bytes = static_cast<uint64_t>(value * unit);
+  return valid;
+}
+
+void AddCalibrationOptions(CLI::App* command, Options* options) {
+  command
+      ->add_option(
+          "--calibrate", options->calibration.source,
+          "Fit the rounding to the inputs that this text gives every layer; self: a text that the model writes")
+      ->type_name("TEXT|self");
+  command->add_option("--calibrate-windows", options->calibration.windows, "Windows of the text to use (default: 20)")
+      ->check(CLI::Range(1u, 4096u));
+  command
+      ->add_option("--damping", options->damping,
+                   "Calibration: part of the inputs' mean square that is added to every direction (default: 0.01)")
+      ->check(CLI::Range(1e-6, 1.0));
+  command
+      ->add_option("--correction", options->correction,
+                   "Calibration: how far weights are moved to undo the errors of earlier blocks (default: 0.5)")
+      ->check(CLI::Range(0.0, 1.0));
+  command->add_option("--seed", options->calibration.seed, "Seed of the text that the model writes (default: 0)");
+  AddThreadsOption(command, &options->calibration.threads);
+}
+
+void AddBudgetOptions(CLI::App* command, formats::ConvertOptions* convert) {
+  CLI::Option* bits =
+      command
+          ->add_option("--bits", convert->bits,
+                       "Choose every tensor's type by its measured loss, such that all take this many bits per weight")
+          ->check(CLI::Range(4.0, 16.0));
+  const auto parse = [convert](const std::string& text) {
+    if (ParseSize(text, &convert->file_bytes)) return;
+    throw CLI::ValidationError("--size", "expected a number of bytes such as 300M or 1.5G, found \"" + text + "\"");
+  };
+  CLI::Option* size =
+      command->add_option_function<std::string>("--size", parse, "The same, by the file's size")->type_name("BYTES");
+  bits->excludes(size);
+  for (CLI::Option* budget : {bits, size}) {
+    budget->excludes(command->get_option("--weights"));
+    budget->excludes(command->get_option("--block"));
+  }
 }
 
 }  // namespace
 
 void AddConvert(CommandSet& commands) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = commands.Add("convert", "Make a model file from a Hugging Face directory or a .gguf file",
-                                   "linnet convert SmolLM2-135M-Instruct -o model.linnet --weights q8");
+  CLI::App* command =
+      commands.Add("convert", "Make a model file from a Hugging Face directory or a .gguf file",
+                   "linnet convert SmolLM2-135M-Instruct -o model.linnet --weights q4 --calibrate self");
   command
       ->add_option("source", options->source,
                    "A directory with config.json and safetensors (also of GPTQ or AWQ), or a .gguf file")
@@ -112,6 +240,8 @@ void AddConvert(CommandSet& commands) {
       ->type_name("SRC");
   command->add_option("-o,--output", options->output, "The model file to write")->required()->type_name("FILE");
   AddConvertOptions(command, &options->convert);
+  AddCalibrationOptions(command, options.get());
+  AddBudgetOptions(command, &options->convert);
   AddJsonFlag(command, &options->json);
   commands.OnRun(command, [options](Diagnostic* diagnostic) { return Run(*options, diagnostic); });
 }

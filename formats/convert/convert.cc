@@ -5,7 +5,10 @@
 #include <string_view>
 #include <utility>
 
+#include "formats/convert/calibration_run.h"
+#include "formats/convert/mixed_precision.h"
 #include "formats/convert/report_builder.h"
+#include "formats/convert/resume_store.h"
 #include "formats/convert/tensor_plan.h"
 #include "formats/linnet/model_file_writer.h"
 #include "formats/linnet/sha256.h"
@@ -23,6 +26,13 @@ static_assert(kPartElements * 2 * sizeof(float) <= kConvertBufferBytes);
 // Sources are hashed in parts, so that their pages can be dropped behind.
 constexpr size_t kHashBytes = size_t{2} << 20;
 
+// Rows that go through calibrated rounding at once: tiles for every thread, several each to even them out.
+constexpr uint64_t kCalibratedRows = 512;
+
+struct RowRange {
+  uint64_t group = 0, begin = 0, count = 0;
+};
+
 /// One conversion; its members are what the steps share.
 class Conversion {
  public:
@@ -33,32 +43,88 @@ class Conversion {
 
  private:
   Status Report(const ConvertProgress& progress);
+  Status ReportShare(double share);
+  Status ReportBlock(double share);
+  Status ReportRows(const TensorPlan& plan, uint64_t elements);
   Status HashSources();
   Status HashSource(const SourceFile& file, ConvertProgress* progress);
   Status ConvertTensors(ModelFileWriter* writer, ReportBuilder* report);
-  Status ConvertTensor(const TensorPlan& plan, ModelFileWriter* writer, ReportBuilder* report,
-                       ConvertProgress* progress);
-  Status RoundRows(const TensorPlan& plan, uint64_t group, uint64_t row_begin, uint64_t row_count, ErrorSums* errors);
-  Status KeepRows(const TensorPlan& plan, uint64_t group, uint64_t row_begin, uint64_t row_count, ErrorSums* errors);
-  Status ConvertPart(const TensorPlan& plan, uint64_t group, uint64_t row_begin, uint64_t row_count,
-                     ModelFileWriter* writer, ErrorSums* errors);
-  Status NameWeight(const Status& status, const TensorPlan& plan, uint64_t group, uint64_t row_begin);
+  Status ConvertTensor(const TensorPlan& plan, ModelFileWriter* writer, ReportBuilder* report);
+  Status ConvertPart(const TensorPlan& plan, const RowRange& range, ModelFileWriter* writer, CalibratedErrors* errors);
+  Status RoundRows(const TensorPlan& plan, const RowRange& range, CalibratedErrors* errors);
+  Status KeepRows(const TensorPlan& plan, const RowRange& range, CalibratedErrors* errors);
+  Status NameWeight(const Status& status, const TensorPlan& plan, const RowRange& range);
+  size_t IndexOf(const TensorPlan& plan) const { return static_cast<size_t>(&plan - plans_.data()); }
   Result<ModelContent> MakeContent();
+  Result<ModelFileWriter> CreateWriter(const std::string& target);
+  Status CheckCalibration(const ConvertOptions& options);
+  bool RestoreChoices(std::span<const std::byte> piece, std::vector<ConvertChoice>* choices);
+  Status ShareOutBudget(const ConvertOptions& options, const ModelContent& content,
+                        std::vector<ConvertChoice>* choices);
   void CountSourceTypes();
+  Sha256Digest ResumeKey(const ConvertOptions& options) const;
+  void BeginBlock(size_t begin);
+  void RestoreBlock();
+  Status SaveBlock(size_t begin, size_t end);
+  Status WriteRestored(size_t index, ModelFileWriter* writer, CalibratedErrors* errors);
 
   const Checkpoint& checkpoint_;
   const ConvertProgressFunction& progress_;
   Diagnostic* const diagnostic_;
   std::vector<TensorPlan> plans_;
+  ConvertProgress progress_state_;
   Provenance provenance_;
   std::vector<float> rows_;
   std::vector<uint8_t> levels_;  // of a kept grid, with rows_ for its scales
   std::vector<std::byte> data_, scales_;
+  std::optional<CalibrationRun> calibration_storage_;
+  CalibrationRun* calibration_ = nullptr;  // null: none
+  std::optional<CalibratedRounding> rounding_;
+  // Blocks that an earlier run has finished.
+  struct Restored {
+    std::span<const std::byte> data, scales;  // into piece_
+    CalibratedErrors errors;
+  };
+  std::optional<ResumeStore> store_;
+  std::vector<std::byte> piece_;          // of the block at hand
+  std::vector<Restored> restored_;        // of its tensors; empty: it is to be converted
+  std::vector<CalibratedErrors> errors_;  // one a plan
+  size_t block_begin_ = 0;
+  uint64_t block_elements_ = 0, block_total_ = 0;  // converted, and in all
 };
 
 Status Conversion::Report(const ConvertProgress& progress) {
   if (!progress_ || progress_(progress)) return Status::Ok();
   return Fail(diagnostic_, StatusCode::kCancelled, "the conversion was cancelled", "the conversion was cancelled");
+}
+
+// Work is told in parts of this number.
+constexpr uint64_t kWorkParts = 1'000'000;
+
+Status Conversion::ReportShare(double share) {
+  progress_state_.elements_total = kWorkParts;
+  progress_state_.elements_done = static_cast<uint64_t>(share * static_cast<double>(kWorkParts));
+  return Report(progress_state_);
+}
+
+// Blocks count alike: what takes time in them is the same; what lies outside is small beside them.
+Status Conversion::ReportBlock(double share) {
+  const double layer = std::max<int32_t>(progress_state_.layer, 0);
+  const bool is_after = progress_state_.layer < 0 && progress_state_.tensors_done > 0 && block_begin_ > 0;
+  const double done = is_after ? 1.0 : (layer + share) / checkpoint_.info().config.n_layers;
+  return ReportShare(std::min(done, 1.0));
+}
+
+// Rows of a tensor have been converted.
+Status Conversion::ReportRows(const TensorPlan& plan, uint64_t elements) {
+  block_elements_ += elements;
+  if (calibration_ == nullptr) {
+    progress_state_.elements_done += elements;
+    return Report(progress_state_);
+  }
+  if (plan.spec.layer < 0) return ReportBlock(0.0);
+  const double share = static_cast<double>(block_elements_) / static_cast<double>(block_total_);
+  return ReportBlock(kGatherShare + kRoundShare * std::min(share, 1.0));
 }
 
 Status Conversion::HashSource(const SourceFile& file, ConvertProgress* progress) {
@@ -82,61 +148,70 @@ Status Conversion::HashSources() {
   return Status::Ok();
 }
 
-Status Conversion::NameWeight(const Status& status, const TensorPlan& plan, uint64_t group, uint64_t row_begin) {
+Status Conversion::NameWeight(const Status& status, const TensorPlan& plan, const RowRange& range) {
   const uint64_t index = static_cast<uint64_t>(std::max<int64_t>(status.value(), 0));
   return Fail(diagnostic_, status.code(), status.message(),
               "tensor %s of layer %d, group %llu, row %llu, column %llu: %s (stored as %s, wanted as %s)",
-              TensorRoleName(plan.spec.role), plan.spec.layer, static_cast<unsigned long long>(group),
-              static_cast<unsigned long long>(row_begin + index / plan.columns()),
+              TensorRoleName(plan.spec.role), plan.spec.layer, static_cast<unsigned long long>(range.group),
+              static_cast<unsigned long long>(range.begin + index / plan.columns()),
               static_cast<unsigned long long>(index % plan.columns()), status.message(),
               checkpoint_.TypeOf(plan.requirement).name, DTypeName(plan.spec.dtype));
 }
 
-Status Conversion::RoundRows(const TensorPlan& plan, uint64_t group, uint64_t row_begin, uint64_t row_count,
-                             ErrorSums* errors) {
-  const TensorSpec& spec = plan.spec;
-  rows_.resize(row_count * plan.columns());
-  LINNET_RETURN_IF_ERROR(checkpoint_.ReadRows(plan.requirement, group, row_begin, row_count, rows_, diagnostic_));
-  const QuantizeOptions options = {spec.dtype, spec.block_size, spec.rotation_block};
-  const Status quantized = QuantizeRows(rows_, plan.columns(), options, data_, scales_, errors);
-  return quantized.ok() ? quantized : NameWeight(quantized, plan, group, row_begin);
+Status Conversion::RoundRows(const TensorPlan& plan, const RowRange& range, CalibratedErrors* errors) {
+  const InputMoments* moments = nullptr;
+  if (calibration_ != nullptr && IsCalibratedForm(plan)) {
+    LINNET_ASSIGN_OR_RETURN(moments, calibration_->Moments(IndexOf(plan), range.group));
+  }
+  rows_.resize(range.count * plan.columns());
+  LINNET_RETURN_IF_ERROR(
+      checkpoint_.ReadRows(plan.requirement, range.group, range.begin, range.count, rows_, diagnostic_));
+  const QuantizeOptions options = {plan.spec.dtype, plan.spec.block_size, plan.spec.rotation_block};
+  const Status rounded = moments == nullptr
+                             ? QuantizeRows(rows_, plan.columns(), options, data_, scales_, &errors->weights)
+                             : rounding_->Quantize(rows_, plan.columns(), options, *moments, data_, scales_, errors);
+  return rounded.ok() ? rounded : NameWeight(rounded, plan, range);
 }
 
-Status Conversion::KeepRows(const TensorPlan& plan, uint64_t group, uint64_t row_begin, uint64_t row_count,
-                            ErrorSums* errors) {
-  const uint64_t weights = row_count * plan.columns();
+Status Conversion::KeepRows(const TensorPlan& plan, const RowRange& range, CalibratedErrors* errors) {
+  const uint64_t weights = range.count * plan.columns();
   levels_.resize(weights / 2);
   rows_.resize(weights / plan.spec.block_size);
   LINNET_RETURN_IF_ERROR(
-      checkpoint_.ReadQ4Grid(plan.requirement, group, row_begin, row_count, {levels_, rows_}, diagnostic_));
-  const Status stored = StoreQ4Grid(levels_, rows_, plan.spec.block_size, data_, scales_, errors);
-  return stored.ok() ? stored : NameWeight(stored, plan, group, row_begin);
+      checkpoint_.ReadQ4Grid(plan.requirement, range.group, range.begin, range.count, {levels_, rows_}, diagnostic_));
+  const Status stored = StoreQ4Grid(levels_, rows_, plan.spec.block_size, data_, scales_, &errors->weights);
+  return stored.ok() ? stored : NameWeight(stored, plan, range);
 }
 
-Status Conversion::ConvertPart(const TensorPlan& plan, uint64_t group, uint64_t row_begin, uint64_t row_count,
-                               ModelFileWriter* writer, ErrorSums* errors) {
+Status Conversion::ConvertPart(const TensorPlan& plan, const RowRange& range, ModelFileWriter* writer,
+                               CalibratedErrors* errors) {
   const TensorSpec& spec = plan.spec;
-  // A part has the shape [row_count, columns]; one row of a vector is no matrix, and is never quantized.
-  const std::array<uint64_t, 2> shape = {row_count, plan.columns()};
+  // A part has the shape [range.count, columns]; one row of a vector is no matrix, and is never quantized.
+  const std::array<uint64_t, 2> shape = {range.count, plan.columns()};
   LINNET_ASSIGN_OR_RETURN(const TensorBytes bytes, ComputeTensorBytes(spec.dtype, shape, spec.block_size));
   data_.resize(bytes.data);
   scales_.resize(bytes.scales);
-  LINNET_RETURN_IF_ERROR(plan.keeps_grid ? KeepRows(plan, group, row_begin, row_count, errors)
-                                         : RoundRows(plan, group, row_begin, row_count, errors));
+  LINNET_RETURN_IF_ERROR(plan.keeps_grid ? KeepRows(plan, range, errors) : RoundRows(plan, range, errors));
+  if (calibration_ != nullptr) calibration_->Keep(IndexOf(plan), data_, scales_);
   LINNET_RETURN_IF_ERROR(writer->WriteData(data_, diagnostic_));
   return writer->WriteScales(scales_, diagnostic_);
 }
 
-Status Conversion::ConvertTensor(const TensorPlan& plan, ModelFileWriter* writer, ReportBuilder* report,
-                                 ConvertProgress* progress) {
-  ErrorSums errors;
-  const uint64_t part_rows = std::max<uint64_t>(1, kPartElements / plan.columns());
+Status Conversion::ConvertTensor(const TensorPlan& plan, ModelFileWriter* writer, ReportBuilder* report) {
+  const size_t index = IndexOf(plan);
+  CalibratedErrors& errors = errors_[index];
+  if (plan.spec.layer >= 0 && !restored_.empty()) {
+    LINNET_RETURN_IF_ERROR(WriteRestored(index, writer, &errors));
+    report->Add(plan, checkpoint_.TypeOf(plan.requirement).name, errors);
+    return ReportRows(plan, plan.elements());
+  }
+  const bool calibrated = calibration_ != nullptr && IsCalibratedForm(plan);
+  const uint64_t part_rows = calibrated ? kCalibratedRows : std::max<uint64_t>(1, kPartElements / plan.columns());
   for (uint64_t group = 0; group < plan.groups(); ++group) {
     for (uint64_t row = 0; row < plan.rows(); row += part_rows) {
       const uint64_t count = std::min(part_rows, plan.rows() - row);
-      LINNET_RETURN_IF_ERROR(ConvertPart(plan, group, row, count, writer, &errors));
-      progress->elements_done += count * plan.columns();
-      LINNET_RETURN_IF_ERROR(Report(*progress));
+      LINNET_RETURN_IF_ERROR(ConvertPart(plan, {group, row, count}, writer, &errors));
+      LINNET_RETURN_IF_ERROR(ReportRows(plan, count * plan.columns()));
     }
   }
   report->Add(plan, checkpoint_.TypeOf(plan.requirement).name, errors);
@@ -144,19 +219,103 @@ Status Conversion::ConvertTensor(const TensorPlan& plan, ModelFileWriter* writer
 }
 
 Status Conversion::ConvertTensors(ModelFileWriter* writer, ReportBuilder* report) {
-  ConvertProgress progress;
-  progress.stage = "weights";
+  ConvertProgress& progress = progress_state_;
+  progress.stage = calibration_ == nullptr ? "weights" : "calibrated weights";
   progress.tensors_total = static_cast<uint32_t>(plans_.size());
+  progress.elements_done = progress.elements_total = 0;
   for (const TensorPlan& plan : plans_) progress.elements_total += plan.elements();
+  errors_.assign(plans_.size(), {});
   for (size_t i = 0; i < plans_.size(); ++i) {
+    // Entering a block finishes the one before.
+    if (calibration_ != nullptr) LINNET_RETURN_IF_ERROR(calibration_->Enter(i));
     progress.role = plans_[i].spec.role;
     progress.layer = plans_[i].spec.layer;
+    if (i == 0 || plans_[i - 1].spec.layer != progress.layer) BeginBlock(i);
     writer->BeginTensor(i);
-    LINNET_RETURN_IF_ERROR(ConvertTensor(plans_[i], writer, report, &progress));
+    LINNET_RETURN_IF_ERROR(ConvertTensor(plans_[i], writer, report));
     checkpoint_.Release(plans_[i].requirement);
+    const bool block_ends = i + 1 == plans_.size() || plans_[i + 1].spec.layer != progress.layer;
+    if (store_ && progress.layer >= 0 && block_ends) LINNET_RETURN_IF_ERROR(SaveBlock(block_begin_, i + 1));
     progress.tensors_done = static_cast<uint32_t>(i + 1);
   }
   return Report(progress);
+}
+
+std::string PieceName(int32_t layer) { return "block-" + std::to_string(layer); }
+
+// Everything that the stored forms of a block depend on.
+Sha256Digest Conversion::ResumeKey(const ConvertOptions& options) const {
+  PieceWriter key;
+  key.Value(kFormatVersion);
+  for (const SourceRecord& source : provenance_.sources) {
+    key.Bytes(std::as_bytes(std::span(source.name)));
+    key.Value(source.size_bytes);
+    key.Value(source.sha256);
+  }
+  for (const auto& type : {options.weights, options.embedding, options.head}) {
+    key.Value(type ? static_cast<int>(*type) : -1);
+  }
+  key.Value(options.block_size);
+  key.Value(options.rotate);
+  key.Value(options.bits);
+  key.Value(options.file_bytes);
+  key.Value(options.calibration->window);
+  key.Value(options.calibration->damping);
+  key.Value(options.calibration->correction);
+  key.Bytes(std::as_bytes(std::span(options.calibration->ids)));
+  Sha256 hash;
+  hash.Update(key.content());
+  return hash.Finish();
+}
+
+void Conversion::BeginBlock(size_t begin) {
+  const int32_t layer = plans_[begin].spec.layer;
+  block_begin_ = begin;
+  block_elements_ = block_total_ = 0;
+  for (size_t i = begin; i < plans_.size() && plans_[i].spec.layer == layer; ++i) block_total_ += plans_[i].elements();
+  restored_.clear();
+  if (store_ && layer >= 0) RestoreBlock();
+}
+
+// Takes the block from the store, where it is there whole.
+void Conversion::RestoreBlock() {
+  const size_t begin = block_begin_;
+  const int32_t layer = plans_[begin].spec.layer;
+  auto piece = store_->Load(PieceName(layer));
+  if (!piece) return;
+  piece_ = std::move(*piece);
+  PieceReader reader(piece_);
+  std::vector<Restored> restored;
+  for (size_t i = begin; i < plans_.size() && plans_[i].spec.layer == layer; ++i) {
+    const TensorSpec& spec = plans_[i].spec;
+    const auto expected = ComputeTensorBytes(spec.dtype, spec.shape(), spec.block_size);
+    Restored tensor;
+    tensor.errors = reader.Value<CalibratedErrors>();
+    tensor.data = reader.Bytes();
+    tensor.scales = reader.Bytes();
+    if (!reader.ok() || tensor.data.size() != expected->data || tensor.scales.size() != expected->scales) return;
+    restored.push_back(tensor);
+  }
+  if (reader.at_end()) restored_ = std::move(restored);
+}
+
+Status Conversion::SaveBlock(size_t begin, size_t end) {
+  if (!restored_.empty()) return Status::Ok();
+  PieceWriter piece;
+  for (size_t i = begin; i < end; ++i) {
+    piece.Value(errors_[i]);
+    piece.Bytes(calibration_->stored(i).data);
+    piece.Bytes(calibration_->stored(i).scales);
+  }
+  return store_->Save(PieceName(plans_[begin].spec.layer), piece.content(), diagnostic_);
+}
+
+Status Conversion::WriteRestored(size_t index, ModelFileWriter* writer, CalibratedErrors* errors) {
+  const Restored& tensor = restored_[index - block_begin_];
+  *errors = tensor.errors;
+  calibration_->Keep(index, tensor.data, tensor.scales);
+  LINNET_RETURN_IF_ERROR(writer->WriteData(tensor.data, diagnostic_));
+  return writer->WriteScales(tensor.scales, diagnostic_);
 }
 
 void Conversion::CountSourceTypes() {
@@ -187,21 +346,96 @@ Result<ModelContent> Conversion::MakeContent() {
   return content;
 }
 
-Status Conversion::Run(const ConvertOptions& options, const std::string& target, ConvertReport* report) {
-  const auto start = std::chrono::steady_clock::now();
-  LINNET_ASSIGN_OR_RETURN(plans_, PlanTensors(checkpoint_, options, diagnostic_));
+Status Conversion::CheckCalibration(const ConvertOptions& options) {
+  if (options.calibration == nullptr) {
+    if (options.bits == 0.0 && options.file_bytes == 0) return Status::Ok();
+    return Fail(diagnostic_, StatusCode::kInvalidArgument, "a budget needs a calibration text",
+                "bits or size: expected a calibration text to measure losses with, found none");
+  }
+  const CalibrationOptions& calibration = *options.calibration;
+  if (options.weights && !IsQuantized(*options.weights)) {
+    return Fail(diagnostic_, StatusCode::kInvalidArgument, "nothing to calibrate",
+                "calibration: expected weights of type q4 or q8, found %s", DTypeName(*options.weights));
+  }
+  const auto vocab_size = static_cast<int64_t>(checkpoint_.info().config.vocab_size);
+  bool valid = calibration.window > 0 && !calibration.ids.empty() && calibration.ids.size() % calibration.window == 0;
+  for (const int32_t id : calibration.ids) valid = valid && id >= 0 && id < vocab_size;
+  if (valid) return Status::Ok();
+  return Fail(diagnostic_, StatusCode::kInvalidArgument, "calibration ids do not fit the model",
+              "calibration: expected whole windows of ids below %lld, found %zu ids in windows of %u",
+              static_cast<long long>(vocab_size), calibration.ids.size(), calibration.window);
+}
+
+// The choices that an earlier run has made. False where they do not fit these plans.
+bool Conversion::RestoreChoices(std::span<const std::byte> piece, std::vector<ConvertChoice>* choices) {
+  PieceReader reader(piece);
+  std::vector<TensorPlan> plans = plans_;
+  while (!reader.at_end()) {
+    const auto choice = reader.Value<ConvertChoice>();
+    const auto plan = std::find_if(plans.begin(), plans.end(), [&](const TensorPlan& p) {
+      return p.spec.role == choice.role && p.spec.layer == choice.layer;
+    });
+    if (!reader.ok() || plan == plans.end()) return false;
+    SetForm(choice.dtype, choice.block_size, &*plan);
+    choices->push_back(choice);
+  }
+  plans_ = std::move(plans);
+  return true;
+}
+
+// Measures losses and gives every tensor its form.
+Status Conversion::ShareOutBudget(const ConvertOptions& options, const ModelContent& content,
+                                  std::vector<ConvertChoice>* choices) {
+  progress_state_.stage = "measuring losses";
+  std::optional<std::vector<std::byte>> piece;
+  if (store_) piece = store_->Load("choices");
+  if (piece && RestoreChoices(*piece, choices)) return Status::Ok();
+  LINNET_RETURN_IF_ERROR(ChooseByBudget(
+      checkpoint_, options, content, [this](double share) { return ReportShare(share); }, &plans_, choices,
+      diagnostic_));
+  if (!store_) return Status::Ok();
+  PieceWriter saved;
+  for (const ConvertChoice& choice : *choices) saved.Value(choice);
+  return store_->Save("choices", saved.content(), diagnostic_);
+}
+
+Result<ModelFileWriter> Conversion::CreateWriter(const std::string& target) {
   std::vector<TensorSpec> specs;
   for (const TensorPlan& plan : plans_) specs.push_back(plan.spec);
+  return ModelFileWriter::Create(target, std::move(specs), diagnostic_);
+}
+
+Status Conversion::Run(const ConvertOptions& options, const std::string& target, ConvertReport* report) {
+  const auto start = std::chrono::steady_clock::now();
+  const bool budget = options.bits > 0.0 || options.file_bytes > 0;
+  LINNET_RETURN_IF_ERROR(CheckCalibration(options));
+  LINNET_ASSIGN_OR_RETURN(plans_, PlanTensors(checkpoint_, budget ? ProbeOptions(options) : options, diagnostic_));
   // First of all, so that a target that cannot be written is told before the work.
-  LINNET_ASSIGN_OR_RETURN(ModelFileWriter writer, ModelFileWriter::Create(target, std::move(specs), diagnostic_));
+  LINNET_ASSIGN_OR_RETURN(ModelFileWriter writer, CreateWriter(target));
   LINNET_RETURN_IF_ERROR(HashSources());
+  if (options.calibration != nullptr && !options.calibration->resume_folder.empty()) {
+    store_.emplace(options.calibration->resume_folder, ResumeKey(options));
+  }
   LINNET_ASSIGN_OR_RETURN(const ModelContent content, MakeContent());
+  std::vector<ConvertChoice> choices;
+  if (budget) {
+    LINNET_RETURN_IF_ERROR(ShareOutBudget(options, content, &choices));
+    LINNET_ASSIGN_OR_RETURN(writer, CreateWriter(target));  // for the types that were chosen
+  }
+  if (options.calibration != nullptr) {
+    calibration_storage_.emplace(
+        checkpoint_, plans_, *options.calibration, [this](double share) { return ReportBlock(share); }, diagnostic_);
+    calibration_ = &*calibration_storage_;
+    rounding_.emplace(*options.calibration->pool);
+  }
   ReportBuilder builder;
   LINNET_RETURN_IF_ERROR(ConvertTensors(&writer, &builder));
   LINNET_RETURN_IF_ERROR(writer.Finish(content, diagnostic_));
   if (report != nullptr) {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     *report = builder.Take(writer.file_bytes(), seconds.count());
+    report->choices = std::move(choices);
+    if (calibration_ != nullptr) report->unseen_matrices = calibration_->unseen_matrices();
   }
   return Status::Ok();
 }

@@ -12,10 +12,29 @@
 #include "core/base/diagnostic.h"
 #include "core/base/dtype.h"
 #include "core/base/model_view.h"
+#include "core/base/part_runner.h"
 #include "core/base/status.h"
 #include "formats/checkpoint.h"
+#include "ops/thread_pool.h"
 
 namespace linnet::formats {
+
+/// Rounding that is fitted to the inputs which a text gives every layer (README.md). Runner and pool outlive the
+/// conversion.
+struct CalibrationOptions {
+  PartRunner* runner = nullptr;
+  ops::ThreadPool* pool = nullptr;
+  std::vector<int32_t> ids;  // [n_windows, window], each below vocab_size
+  uint32_t window = 0;
+  float damping = 0.01f;
+  /// How far weights are moved towards those that undo the errors of earlier blocks: 0 (not at all) to 1.
+  float correction = 0.5f;
+  /// Moments gathered in one run of a block; a block with more of them (many experts) runs several times.
+  uint64_t moments_bytes = uint64_t{1} << 30;
+  /// A folder that keeps finished blocks, so that the same conversion goes on from them after an interruption. It
+  /// exists; the caller removes it after success. Empty: none.
+  std::string resume_folder;
+};
 
 /// What the user asked for; an empty optional leaves the choice to the converter.
 struct ConvertOptions {
@@ -33,6 +52,12 @@ struct ConvertOptions {
   /// lm_head. Auto: q8 where the weights are quantized, else the weights' type. A tied model has one table, which
   /// takes the embedding's type; asking for two different ones is an error.
   std::optional<DType> head;
+  /// Budgets; 0: none. With one, types are chosen per tensor, `weights` and `block_size` do not count, and
+  /// `calibration` must be given. bits: bytes of all tensors * 8 / parameters.
+  double bits = 0.0;
+  uint64_t file_bytes = 0;  // of the whole file
+  /// Null: every weight is rounded by itself.
+  const CalibrationOptions* calibration = nullptr;
 };
 
 constexpr uint64_t kAutoQ8Parameters = 500'000'000;
@@ -45,7 +70,9 @@ struct ConvertProgress {
   uint64_t elements_total = 0;
   uint32_t tensors_done = 0;
   uint32_t tensors_total = 0;
-  const char* stage = "";  // "hashing" (elements are bytes then) or "weights"
+  // "hashing" (elements are bytes then), "weights", "measuring losses" or "calibrated weights" (elements are then parts
+  // of the work, of equal time as far as is known)
+  const char* stage = "";
   TensorRole role = TensorRole::kTokenEmbedding;
   int32_t layer = -1;
 };
@@ -75,13 +102,27 @@ struct ConvertGroup {
   uint64_t elements = 0;
   uint64_t bytes = 0;               // data and scales
   double relative_rms_error = 0.0;  // sqrt(sum (w' - w)^2 / sum w^2) against the source's values as f32
+  double output_rms_error = 0.0;    // of the outputs, relative, on the calibration text; 0 where not calibrated
+};
+
+/// What a budget gave one tensor, and why.
+struct ConvertChoice {
+  TensorRole role = TensorRole::kTokenEmbedding;
+  int32_t layer = -1;
+  DType dtype = DType::kQ8;
+  uint32_t block_size = 0;
+  uint64_t bytes = 0;
+  double nearest_loss = 0.0;  // KL divergence measured with this tensor alone rounded to nearest, q4/32
+  double loss = 0.0;          // KL divergence expected of the chosen form
 };
 
 struct ConvertReport {
   std::vector<ConvertGroup> groups;
   std::vector<ConvertFallback> fallbacks;
-  uint32_t rounded_again = 0;  // matrices of about 4 bits in the source that became q4 on another grid
-  uint32_t widened = 0;        // such matrices that became q8, which keeps their values closely
+  uint32_t rounded_again = 0;          // matrices of about 4 bits in the source that became q4 on another grid
+  uint32_t widened = 0;                // such matrices that became q8, which keeps their values closely
+  std::vector<ConvertChoice> choices;  // of a budget
+  uint32_t unseen_matrices = 0;        // that the calibration text gave too few inputs
   uint32_t tensors = 0;
   uint64_t parameters = 0;
   uint64_t weight_bytes = 0;

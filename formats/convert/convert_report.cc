@@ -68,9 +68,38 @@ void AppendFallbacks(const std::vector<ConvertFallback>& fallbacks, std::string*
   }
 }
 
+// One line for every role and form, the first layers that have it, and what is expected of all together.
+void AppendChoices(const std::vector<ConvertChoice>& choices, std::string* text) {
+  if (choices.empty()) return;
+  AppendLine(text, "chosen by measured loss (nats of KL divergence a token; nearest: each alone rounded to q4/32):");
+  AppendLine(text, "%-26s %-8s %8s %14s %12s %12s", "tensor", "type", "tensors", "bytes", "nearest", "expected");
+  double total = 0.0;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const ConvertChoice& choice = choices[i];
+    const auto same = [&choice](const ConvertChoice& other) {
+      return other.role == choice.role && other.dtype == choice.dtype && other.block_size == choice.block_size;
+    };
+    const auto begin = choices.begin() + static_cast<std::ptrdiff_t>(i);
+    total += choice.loss;
+    if (std::any_of(choices.begin(), begin, same)) continue;
+    uint64_t bytes = 0;
+    double nearest = 0.0, loss = 0.0;
+    for (auto other = begin; other != choices.end(); ++other) {
+      if (!same(*other)) continue;
+      bytes += other->bytes;
+      nearest += other->nearest_loss;
+      loss += other->loss;
+    }
+    AppendLine(text, "%-26s %-8s %8td %14llu %12.5f %12.5f", TensorRoleName(choice.role),
+               TypeText(choice.dtype, choice.block_size, false).c_str(), std::count_if(begin, choices.end(), same),
+               Printed(bytes), nearest, loss);
+  }
+  AppendLine(text, "expected KL divergence of all: %.4f", total);
+}
+
 }  // namespace
 
-void ReportBuilder::Add(const TensorPlan& plan, const char* source_type, const ErrorSums& errors) {
+void ReportBuilder::Add(const TensorPlan& plan, const char* source_type, const CalibratedErrors& errors) {
   const char* const group_name = TensorGroupName(plan.group);
   const bool rotated = plan.spec.rotation_block != 0;
   size_t i = 0;
@@ -83,7 +112,7 @@ void ReportBuilder::Add(const TensorPlan& plan, const char* source_type, const E
   }
   if (i == report_.groups.size()) {
     report_.groups.push_back(
-        {group_name, plan.spec.dtype, plan.spec.block_size, rotated, plan.keeps_grid, {}, 0, 0, 0, 0.0});
+        {group_name, plan.spec.dtype, plan.spec.block_size, rotated, plan.keeps_grid, {}, 0, 0, 0, 0.0, 0.0});
     errors_.emplace_back();
   }
   ConvertGroup& group = report_.groups[i];
@@ -103,7 +132,8 @@ void ReportBuilder::Add(const TensorPlan& plan, const char* source_type, const E
 ConvertReport ReportBuilder::Take(uint64_t file_bytes, double seconds) {
   for (size_t i = 0; i < report_.groups.size(); ++i) {
     ConvertGroup& group = report_.groups[i];
-    group.relative_rms_error = errors_[i].RelativeRms();
+    group.relative_rms_error = errors_[i].weights.RelativeRms();
+    group.output_rms_error = errors_[i].RelativeOutputRms();
     report_.tensors += group.tensors;
     report_.parameters += group.elements;
     report_.weight_bytes += group.bytes;
@@ -116,13 +146,13 @@ ConvertReport ReportBuilder::Take(uint64_t file_bytes, double seconds) {
 
 std::string ConvertReportText(const ConvertReport& report) {
   std::string text;
-  AppendLine(&text, "%-10s %-14s %-16s %8s %14s %14s %6s %10s", "group", "type", "source", "tensors", "weights",
-             "bytes", "bits", "rms error");
+  AppendLine(&text, "%-10s %-14s %-16s %8s %14s %14s %6s %10s %10s", "group", "type", "source", "tensors", "weights",
+             "bytes", "bits", "rms error", "of outputs");
   for (const ConvertGroup& group : report.groups) {
-    AppendLine(&text, "%-10s %-14s %-16s %8u %14llu %14llu %6.2f %10.2e", group.group,
+    AppendLine(&text, "%-10s %-14s %-16s %8u %14llu %14llu %6.2f %10.2e %10.2e", group.group,
                TypeText(group.dtype, group.block_size, group.rotated, group.kept).c_str(), group.source_types.c_str(),
                group.tensors, Printed(group.elements), Printed(group.bytes), BitsPerWeight(group.bytes, group.elements),
-               group.relative_rms_error);
+               group.relative_rms_error, group.output_rms_error);
   }
   AppendFallbacks(report.fallbacks, &text);
   if (report.rounded_again > 0) {
@@ -137,6 +167,11 @@ std::string ConvertReportText(const ConvertReport& report) {
         "note: matrices that had been rounded to about 4 bits and became q8, which keeps their values and not their "
         "size: %u",
         report.widened);
+  }
+  AppendChoices(report.choices, &text);
+  if (report.unseen_matrices > 0) {
+    AppendLine(&text, "%u matrices got too few inputs from the calibration text and were rounded to nearest",
+               report.unseen_matrices);
   }
   AppendLine(&text, "%u tensors, %llu parameters, %.3f bits per weight, file of %llu bytes, %.1f s", report.tensors,
              Printed(report.parameters), report.bits_per_weight, Printed(report.file_bytes), report.seconds);
@@ -155,7 +190,8 @@ std::string ConvertReportJson(const ConvertReport& report) {
                           {"tensors", group.tensors},
                           {"elements", group.elements},
                           {"bytes", group.bytes},
-                          {"relative_rms_error", group.relative_rms_error}});
+                          {"relative_rms_error", group.relative_rms_error},
+                          {"output_rms_error", group.output_rms_error}});
   }
   for (const ConvertFallback& fallback : report.fallbacks) {
     fallbacks.push_back(Json{{"tensor", TensorRoleName(fallback.role)},
@@ -166,6 +202,16 @@ std::string ConvertReportJson(const ConvertReport& report) {
                              {"used_block_size", fallback.used_block_size},
                              {"columns", fallback.columns}});
   }
+  Json choices = Json::array();
+  for (const ConvertChoice& choice : report.choices) {
+    choices.push_back(Json{{"tensor", TensorRoleName(choice.role)},
+                           {"layer", choice.layer},
+                           {"type", DTypeName(choice.dtype)},
+                           {"block_size", choice.block_size},
+                           {"bytes", choice.bytes},
+                           {"nearest_loss", choice.nearest_loss},
+                           {"loss", choice.loss}});
+  }
   const Json json = {{"tensors", report.tensors},
                      {"parameters", report.parameters},
                      {"weight_bytes", report.weight_bytes},
@@ -175,7 +221,9 @@ std::string ConvertReportJson(const ConvertReport& report) {
                      {"rounded_again", report.rounded_again},
                      {"widened", report.widened},
                      {"groups", std::move(groups)},
-                     {"fallbacks", std::move(fallbacks)}};
+                     {"fallbacks", std::move(fallbacks)},
+                     {"choices", std::move(choices)},
+                     {"unseen_matrices", report.unseen_matrices}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

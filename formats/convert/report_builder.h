@@ -7,18 +7,18 @@
 
 #include "formats/convert/convert.h"
 #include "formats/convert/tensor_plan.h"
-#include "formats/quantize/quantize.h"
+#include "formats/quantize/calibrated_rows.h"
 
 namespace linnet::formats {
 
 class ReportBuilder {
  public:
-  void Add(const TensorPlan& plan, const char* source_type, const ErrorSums& errors);
+  void Add(const TensorPlan& plan, const char* source_type, const CalibratedErrors& errors);
   ConvertReport Take(uint64_t file_bytes, double seconds);
 
  private:
   ConvertReport report_;
-  std::vector<ErrorSums> errors_;  // one a group of the report
+  std::vector<CalibratedErrors> errors_;  // one a group of the report
 };
 
 }  // namespace linnet::formats

@@ -34,6 +34,9 @@ struct TensorPlan {
   uint64_t elements() const { return groups() * rows() * columns(); }
 };
 
+/// True where the stored form is rounded by Linnet, so that it may be another.
+inline bool HasChoice(const TensorPlan& plan) { return IsQuantized(plan.spec.dtype) && !plan.keeps_grid; }
+
 /// Average bits of the source's linear layers from which on they count as not yet rounded to 4 bits; Q4_1 has 5.0.
 constexpr double kFourBitSourceBits = 5.25;
 /// Rotations of fewer neighbours do not spread outliers.

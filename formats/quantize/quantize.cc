@@ -119,6 +119,8 @@ double ErrorSums::RelativeRms() const {
   return squared_weights > 0.0 ? std::sqrt(squared_error / squared_weights) : 0.0;
 }
 
+Status CheckWeights(std::span<const float> rows, DType dtype) { return CheckRows(rows, dtype); }
+
 Status QuantizeRows(std::span<float> rows, size_t columns, const QuantizeOptions& options, std::span<std::byte> data,
                     std::span<std::byte> scales, ErrorSums* sums) {
   LINNET_CHECK(columns > 0 && rows.size() % columns == 0);

@@ -7,6 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
+
+#include "core/base/dtype.h"
+#include "core/base/status.h"
 
 namespace linnet::formats {
 
@@ -40,6 +44,9 @@ inline float MaxMagnitude(const float* x, size_t n) {
   for (; i < n; ++i) magnitude = std::max(magnitude, std::abs(x[i]));
   return magnitude;
 }
+
+/// What QuantizeRows refuses: value() is the index of the weight.
+Status CheckWeights(std::span<const float> rows, DType dtype);
 
 /// One row [columns] to int8 and one scale; returns the squared error.
 double QuantizeRowQ8(const float* row, size_t columns, int8_t* out, float* scale);

@@ -141,6 +141,64 @@ class Convert(harness.ProgramTest):
                 with open(path, "rb") as file:
                     self.assertEqual(file.read(), before)
 
+    def text(self, tokens=1200):
+        path = self.path("calibration_%d.txt" % tokens)
+        words = ["river", "stone", "light", "under", "old", "seven", "house", "glass"]
+        with open(path, "w") as file:
+            count = 0
+            while count < tokens:  # one token a byte
+                word = words[(count * count + count // 7) % len(words)]
+                count += file.write(word + " ")
+        return path
+
+    def test_calibration_rounds_by_a_text_or_by_the_models_own(self):
+        source, outputs = self.source("plain"), {}
+        for name, text in (("text", self.text()), ("self", "self"), ("again", "self")):
+            output = self.path("calibrated_%s.linnet" % name)
+            result = self.run_ok("convert", source, "-o", output, "--weights", "q4", "--calibrate", text,
+                                 "--calibrate-windows", "4", "--threads", "1" if name == "again" else "2", "--json")
+            groups = {group["group"]: group for group in json.loads(result.text)["groups"]}
+            self.assertGreater(groups["linear"]["output_rms_error"], 0.0)
+            self.assertEqual(groups["other"]["output_rms_error"], 0.0)
+            self.assertEqual([name for name in os.listdir(os.path.dirname(output))
+                              if name.startswith(os.path.basename(output)) and name != os.path.basename(output)], [],
+                             "something was left beside the model")
+            with open(output, "rb") as file:
+                outputs[name] = file.read()
+        self.assertEqual(outputs["self"], outputs["again"], "the model's own text is seeded")
+        self.assertNotEqual(outputs["self"], outputs["text"])
+
+    def test_a_budget_chooses_types_and_tells_why(self):
+        source = self.source("plain")
+        output = self.path("budget.linnet")
+        report = json.loads(self.run_ok("convert", source, "-o", output, "--bits", "6.5", "--calibrate", self.text(),
+                                        "--calibrate-windows", "4", "--json").text)
+        self.assertLessEqual(report["bits_per_weight"], 6.5)
+        self.assertEqual({choice["type"] for choice in report["choices"]} - {"q4", "q8"}, set())
+        for choice in report["choices"]:
+            self.assertGreaterEqual(choice["nearest_loss"], 0.0)
+        size = os.path.getsize(output) + 1000
+        result = self.run_ok("convert", source, "-o", output, "--size", str(size), "--calibrate", self.text())
+        self.assertLessEqual(os.path.getsize(output), size)
+        self.assertIn("expected KL divergence", result.text)
+
+    def test_calibration_that_cannot_be_done_is_refused(self):
+        source = self.source("plain")
+        self.convert_fails(source, "--calibrate", self.text(100), "--weights", "q4", contains=("at least 256",))
+        self.convert_fails(source, "--calibrate", self.path("missing.txt"), "--weights", "q4",
+                           contains=("missing.txt",))
+        self.convert_fails(self.source("mute", tokenizer=False), "--calibrate", self.text(), "--weights", "q4",
+                           contains=("tokenizer",))
+        self.convert_fails(source, "--calibrate", self.text(), "--weights", "f16", contains=("f16",))
+        self.convert_fails(source, "--bits", "4", "--calibrate", self.text(), contains=("--bits: expected at least",))
+        self.convert_fails(source, "--size", "1k", "--calibrate", self.text(), contains=("--size: expected at least",))
+        for wrong in (("--bits", "5", "--weights", "q4"), ("--size", "many"), ("--bits", "5", "--size", "1M"),
+                      ("--bits", "1"), ("--calibrate-windows", "0"), ("--size", "1M", "--block", "64")):
+            with self.subTest(wrong=wrong):
+                result = self.run_program("convert", source, "-o", self.path("wrong.linnet"), *wrong)
+                self.assertEqual(result.returncode, 2, result.errors)
+                self.assertFalse(os.path.exists(self.path("wrong.linnet")))
+
     def test_text_that_will_not_work_is_warned_of(self):
         source = self.source("broken_template")
         path = os.path.join(source, "tokenizer_config.json")

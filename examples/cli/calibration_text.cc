@@ -1,0 +1,155 @@
+#include "examples/cli/calibration_text.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "core/base/file_mapping.h"
+#include "core/tokenizer.h"
+#include "examples/cli/loaded_model.h"
+#include "examples/cli/output.h"
+#include "formats/convert/convert.h"
+#include "formats/linnet/tokenizer_section.h"
+#include "platforms/console.h"
+
+namespace linnet::cli {
+namespace {
+
+Status CheckNotInterrupted(Diagnostic* diagnostic) {
+  if (!platform::InterruptScope::Requested()) return Status::Ok();
+  return Fail(diagnostic, StatusCode::kCancelled, "interrupted", "the calibration text was not finished");
+}
+
+// Windows of the text, evenly spread where there are more than wanted; each begins with bos where the model wants it.
+std::vector<int32_t> CutWindows(const std::vector<int32_t>& ids, const GenerationDefaults& defaults,
+                                CalibrationTextOptions* options) {
+  options->window = static_cast<uint32_t>(std::min<size_t>(options->window, ids.size()));
+  const size_t available = ids.size() / options->window, wanted = std::min<size_t>(available, options->windows);
+  std::vector<int32_t> cut;
+  for (size_t i = 0; i < wanted; ++i) {
+    const auto begin = ids.begin() + static_cast<ptrdiff_t>(i * available / wanted * options->window);
+    const size_t first = cut.size();
+    cut.insert(cut.end(), begin, begin + options->window);
+    if (defaults.add_bos && defaults.bos_id >= 0) cut[first] = defaults.bos_id;
+  }
+  return cut;
+}
+
+Result<std::vector<int32_t>> TokenizeFile(const formats::CheckpointInfo& info, const std::string& path,
+                                          Diagnostic* diagnostic) {
+  LINNET_ASSIGN_OR_RETURN(const std::vector<std::byte> section,
+                          formats::WriteTokenizerSection(info.tokenizer, diagnostic));
+  LINNET_ASSIGN_OR_RETURN(TokenizerView view, formats::ReadTokenizerSection(section, diagnostic));
+  if (view.kind == TokenizerKind::kNone) {
+    return Fail(diagnostic, StatusCode::kInvalidArgument, "the model has no tokenizer",
+                "--calibrate %s: expected a model with a tokenizer, found none", path.c_str());
+  }
+  LINNET_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Create(std::move(view), diagnostic));
+  LINNET_ASSIGN_OR_RETURN(const FileMapping file, FileMapping::Open(path, diagnostic));
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  std::vector<int32_t> ids;
+  LINNET_RETURN_IF_ERROR(tokenizer.Encode(text, {false, false}, &ids, diagnostic));
+  for (const int32_t id : ids) {
+    if (static_cast<uint32_t>(id) < info.config.vocab_size) continue;
+    return Fail(diagnostic, StatusCode::kInvalidModel, "the tokenizer does not fit the model",
+                "--calibrate %s: expected ids below %u, found %d", path.c_str(), info.config.vocab_size, id);
+  }
+  if (ids.size() < kMinCalibrationTokens) {
+    return Fail(diagnostic, StatusCode::kInvalidArgument, "the calibration text is too short",
+                "--calibrate %s: expected at least %zu tokens, found %zu", path.c_str(), kMinCalibrationTokens,
+                ids.size());
+  }
+  return ids;
+}
+
+/// A file that is gone afterwards, whatever happens.
+class ScratchFile {
+ public:
+  explicit ScratchFile(std::string path) : path_(std::move(path)) {}
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+  ~ScratchFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// The token that begins a text: bos, else the one that ends it, which stands between texts in training.
+int32_t StartToken(const GenerationDefaults& defaults) {
+  if (defaults.bos_id >= 0) return defaults.bos_id;
+  return defaults.end_ids.empty() ? 0 : defaults.end_ids.front();
+}
+
+// Samples one window from the model's whole distribution. The second token is any of the vocabulary, so that windows
+// differ from their beginning; where a text ends, a new one starts in the same window.
+Status WriteWindow(LoadedModel& model, uint32_t window, uint64_t seed, std::vector<int32_t>* ids,
+                   Diagnostic* diagnostic) {
+  const GenerationDefaults& defaults = model.file().generation();
+  const uint32_t vocab_size = model.config().vocab_size;
+  SamplerOptions sampling;
+  sampling.temperature = 1.0f;
+  sampling.seed = seed;
+  OwnedSampler sampler;
+  LINNET_RETURN_IF_ERROR(MakeSampler(sampling, vocab_size, &sampler, diagnostic));
+  Session& session = model.session();
+  LINNET_RETURN_IF_ERROR(session.Rewind(0));
+  int32_t next = StartToken(defaults);
+  const size_t end = ids->size() + window;
+  while (true) {
+    LINNET_RETURN_IF_ERROR(CheckNotInterrupted(diagnostic));
+    ids->push_back(next);
+    if (ids->size() == end) return Status::Ok();
+    LINNET_RETURN_IF_ERROR(session.position() == 0 ? session.Prefill({&next, 1}) : session.Decode(next));
+    const bool ended = std::find(defaults.end_ids.begin(), defaults.end_ids.end(), next) != defaults.end_ids.end();
+    LINNET_ASSIGN_OR_RETURN(const int32_t sampled, sampler.sampler->Sample(session.logits()));
+    next = ended && next != StartToken(defaults) ? StartToken(defaults) : sampled;
+  }
+}
+
+Result<std::vector<int32_t>> WriteOwnText(const formats::Checkpoint& source, const CalibrationTextOptions& options,
+                                          Diagnostic* diagnostic) {
+  const ScratchFile scratch(options.scratch_path);
+  {
+    Progress progress("writing the model for its own text");
+    formats::ConvertOptions convert;
+    convert.weights = DType::kQ8;
+    const auto update = [&progress](const formats::ConvertProgress& state) {
+      progress.Update(state.elements_done, state.elements_total, state.stage);
+      return !platform::InterruptScope::Requested();
+    };
+    LINNET_RETURN_IF_ERROR(formats::Convert(source, convert, scratch.path(), update, nullptr, diagnostic));
+  }
+  RunOptions run;
+  run.model = scratch.path();
+  run.context_tokens = options.window;
+  run.threads = options.threads;
+  run.no_cache = true;
+  LINNET_ASSIGN_OR_RETURN(LoadedModel model, LoadedModel::Load(run, 1, diagnostic));
+  Progress progress("writing text");
+  std::vector<int32_t> ids;
+  for (uint32_t i = 0; i < options.windows; ++i) {
+    progress.Update(i, options.windows, "window " + std::to_string(i + 1) + " of " + std::to_string(options.windows));
+    LINNET_RETURN_IF_ERROR(WriteWindow(model, options.window, options.seed + i, &ids, diagnostic));
+  }
+  return ids;
+}
+
+}  // namespace
+
+Result<std::vector<int32_t>> MakeCalibrationText(const formats::Checkpoint& source, CalibrationTextOptions* options,
+                                                 Diagnostic* diagnostic) {
+  const ModelConfig& config = source.info().config;
+  if (config.context_length > 0) options->window = std::min(options->window, config.context_length);
+  if (options->source == kSelfText) return WriteOwnText(source, *options, diagnostic);
+  LINNET_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, TokenizeFile(source.info(), options->source, diagnostic));
+  return CutWindows(ids, source.info().generation, options);
+}
+
+}  // namespace linnet::cli

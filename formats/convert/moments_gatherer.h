@@ -1,0 +1,73 @@
+// Gathers second moments of the inputs of a part's matrices while the part runs.
+#ifndef LINNET_FORMATS_CONVERT_MOMENTS_GATHERER_H_
+#define LINNET_FORMATS_CONVERT_MOMENTS_GATHERER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/base/part_runner.h"
+#include "formats/convert/convert.h"
+#include "formats/convert/tensor_plan.h"
+#include "formats/quantize/calibrated_rows.h"
+
+namespace linnet::formats {
+
+/// True where the tensor's rounding goes by moments.
+bool IsCalibratedForm(const TensorPlan& plan);
+
+/// Distance of the groups that stand for all where at most max_groups are looked at.
+uint64_t GroupStride(const TensorPlan& plan, uint64_t max_groups);
+
+class MomentsGatherer {
+ public:
+  /// Everything outlives the gatherer. `plans` are all tensors in file order.
+  MomentsGatherer(const std::vector<TensorPlan>& plans, const CalibrationOptions& options);
+
+  /// Makes room for matrices of plans [begin, end) from group `group` of plan `first` on, in file order: as many as
+  /// CalibrationOptions::moments_bytes hold, one at least. The others are forgotten.
+  /// Of each plan only every GroupStride-th group for max_groups.
+  void Choose(size_t begin, size_t first, uint64_t group, size_t end, uint64_t max_groups = UINT64_MAX);
+  /// What a run of the block [begin, end) fills the room through; `is_head`: the part's only product is the head.
+  /// exact_window: 0, or the window of a stream in which every window of inputs follows the same window of an exact
+  /// stream: the cross moments are gathered too then (but those of experts, whose rows differ).
+  ProductInputSink sink(bool is_head, size_t exact_window = 0);
+  /// Sums what is waiting.
+  void Finish();
+
+  /// Factored moments of one group of plan `index`, and forgets all before them; null where there is no room for them.
+  /// Groups come in order. Where a matrix saw too few inputs, rounding to nearest results.
+  const InputMoments* Find(size_t index, uint64_t group);
+  void Clear() { gathered_.clear(); }
+
+  uint32_t unseen_matrices() const { return unseen_; }
+
+ private:
+  // One matrix's moments while they are gathered.
+  struct Gathered {
+    size_t index = 0;  // of the plan
+    uint64_t group = 0;
+    InputMoments moments;
+    std::vector<float> rows, deltas;  // waiting to be summed: inputs, and exact inputs minus inputs
+    size_t n_rows = 0;
+    std::vector<float> exact;  // [exact_window, width]
+  };
+
+  void Take(Gathered& gathered, const float* rows, size_t n_rows, const float* exact);
+  void TakePaired(Gathered& gathered, const float* rows, size_t n_rows, size_t stream_row);
+  void Rotate(const Gathered& gathered, std::vector<float>& rows);
+  void Flush(Gathered& gathered);
+
+  const std::vector<TensorPlan>& plans_;
+  const CalibrationOptions& options_;
+  std::vector<Gathered> gathered_;
+  std::vector<float> scratch_;
+  size_t begin_ = 0;
+  bool is_head_ = false;
+  size_t exact_window_ = 0;
+  uint32_t unseen_ = 0;
+};
+
+}  // namespace linnet::formats
+
+#endif  // LINNET_FORMATS_CONVERT_MOMENTS_GATHERER_H_

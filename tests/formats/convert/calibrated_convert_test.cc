@@ -1,0 +1,266 @@
+// Conversion with calibration: better than without, the same for any threads, resumable, within budgets and memory.
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "core/part_runner.h"
+#include "formats/convert/convert.h"
+#include "formats/linnet/model_file.h"
+#include "tests/platforms/temporary_folder.h"
+#include "tests/support/running_model.h"
+#include "tests/support/tiny_model.h"
+
+namespace linnet::formats {
+namespace {
+
+using namespace linnet::testing;
+
+constexpr uint32_t kWindow = 64;
+
+/// What runs the text, and the options that say so.
+struct Calibrated {
+  Calibrated(size_t n_threads, size_t n_windows, uint32_t vocab_size)
+      : pool(std::move(ops::ThreadPool::Create(n_threads)).value()), runner(pool) {
+    calibration.runner = &runner;
+    calibration.pool = &pool;
+    calibration.window = kWindow;
+    calibration.ids = SomeIds(n_windows * kWindow, vocab_size);
+    options.weights = DType::kQ4;
+    options.embedding = options.head = DType::kF32;
+    options.calibration = &calibration;
+  }
+  Calibrated(const Calibrated&) = delete;
+
+  ops::ThreadPool pool;
+  ExecutorPartRunner runner;
+  CalibrationOptions calibration;
+  ConvertOptions options;
+};
+
+TinyCheckpoint SomeCheckpoint(const TinyModelOptions& model = {}) {
+  TinyCheckpoint checkpoint(TinyConfig(model));
+  checkpoint.set_outlier_factor(4.0f);
+  return checkpoint;
+}
+
+ConvertReport ConvertTo(const std::string& path, const TinyCheckpoint& checkpoint, const ConvertOptions& options) {
+  ConvertReport report;
+  Diagnostic diagnostic;
+  const Status status = Convert(checkpoint, options, path, {}, &report, &diagnostic);
+  CAPTURE(std::string(diagnostic.text()));
+  REQUIRE(status.ok());
+  return report;
+}
+
+std::vector<float> LogitsOf(const std::string& path, std::span<const int32_t> ids) {
+  const auto file = ModelFile::Open(path, nullptr);
+  REQUIRE(file.ok());
+  const ModelView view = file->view();
+  RunningModel model(view, {.context_tokens = kWindow});
+  return model.AllLogits(ids);
+}
+
+double SquaredDistance(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
+  return sum;
+}
+
+}  // namespace
+
+TEST_SUITE("formats") {
+  TEST_CASE("Convert: calibrated weights are closer to the exact model on other text") {
+    const TinyCheckpoint checkpoint = SomeCheckpoint();
+    const TemporaryFolder folder;
+    Calibrated calibrated(2, 24, 96);
+    ConvertOptions exact = calibrated.options, plain = calibrated.options;
+    exact.weights = DType::kF32;
+    exact.calibration = plain.calibration = nullptr;
+    ConvertTo(folder / "exact", checkpoint, exact);
+    ConvertTo(folder / "plain", checkpoint, plain);
+    const ConvertReport report = ConvertTo(folder / "calibrated", checkpoint, calibrated.options);
+    CHECK(report.unseen_matrices == 0);
+    for (const ConvertGroup& group : report.groups) {
+      CHECK((group.output_rms_error > 0.0) == IsQuantized(group.dtype));
+    }
+    const std::vector<int32_t> ids = SomeIds(kWindow, 96, 99);
+    const std::vector<float> expected = LogitsOf(folder / "exact", ids);
+    const double without = SquaredDistance(LogitsOf(folder / "plain", ids), expected);
+    CHECK(SquaredDistance(LogitsOf(folder / "calibrated", ids), expected) < 0.85 * without);
+  }
+
+  TEST_CASE("Convert: the bytes of a calibrated file depend neither on threads nor on the moments' budget of one run") {
+    const TinyCheckpoint checkpoint = SomeCheckpoint({.tied_head = true, .qkv_bias = true, .window = 16});
+    const TemporaryFolder folder;
+    Calibrated one(1, 8, 96), three(3, 8, 96), cramped(2, 8, 96);
+    one.options.head = three.options.head = cramped.options.head = std::nullopt;
+    one.options.embedding = three.options.embedding = cramped.options.embedding = DType::kQ8;
+    // The correction reads an exact stream that only the first run of a block has.
+    one.calibration.correction = three.calibration.correction = cramped.calibration.correction = 0.0f;
+    cramped.calibration.moments_bytes = 1;
+    ConvertTo(folder / "one", checkpoint, one.options);
+    ConvertTo(folder / "three", checkpoint, three.options);
+    ConvertTo(folder / "cramped", checkpoint, cramped.options);
+    CHECK(ReadFile(folder / "one") == ReadFile(folder / "three"));
+    CHECK(ReadFile(folder / "one") == ReadFile(folder / "cramped"));
+    one.calibration.correction = three.calibration.correction = 0.5f;
+    ConvertTo(folder / "one", checkpoint, one.options);
+    ConvertTo(folder / "three", checkpoint, three.options);
+    CHECK(ReadFile(folder / "one") == ReadFile(folder / "three"));
+  }
+
+  TEST_CASE("Convert: experts and an untied head are calibrated; those that the text misses are told") {
+    const TinyCheckpoint checkpoint = SomeCheckpoint({.n_experts = 8});
+    const TemporaryFolder folder;
+    Calibrated calibrated(2, 4, 96);  // 256 tokens, two of eight experts each: some see fewer than 64
+    calibrated.options.head = DType::kQ4;
+    const ConvertReport report = ConvertTo(folder / "a", checkpoint, calibrated.options);
+    CHECK(report.unseen_matrices > 0);
+    CHECK(report.unseen_matrices < 2 * 2 * 8);
+    for (const ConvertGroup& group : report.groups) {
+      if (IsQuantized(group.dtype)) CHECK(group.output_rms_error > 0.0);
+    }
+  }
+
+  TEST_CASE("Convert: an interrupted conversion goes on from its finished blocks to the same bytes") {
+    const TinyCheckpoint checkpoint = SomeCheckpoint({.n_layers = 4});
+    const TemporaryFolder folder, resume;
+    Calibrated calibrated(2, 4, 96);
+    SUBCASE("one type") {}
+    SUBCASE("a budget") {
+      calibrated.options.bits = 6.0;
+      calibrated.options.embedding = calibrated.options.head = std::nullopt;
+    }
+    ConvertTo(folder / "whole", checkpoint, calibrated.options);
+    calibrated.calibration.resume_folder = resume.path();
+    int calls = 0;
+    const auto stop_in_layer_two = [&calls](const ConvertProgress& progress) {
+      ++calls;
+      return progress.layer < 2;
+    };
+    const Status status = Convert(checkpoint, calibrated.options, folder / "a", stop_in_layer_two, nullptr, nullptr);
+    CHECK(status.code() == StatusCode::kCancelled);
+    CHECK(folder.count() == 1);  // nothing of the target
+    CHECK(resume.count() >= 2);
+    const int calls_before = calls;
+    calls = 0;
+    const auto count = [&calls](const ConvertProgress&) { return ++calls > 0; };
+    REQUIRE(Convert(checkpoint, calibrated.options, folder / "a", count, nullptr, nullptr).ok());
+    CHECK(calls_before > 0);
+    CHECK(ReadFile(folder / "a") == ReadFile(folder / "whole"));
+  }
+
+  TEST_CASE("Convert: pieces of other options, and damaged ones, are not taken") {
+    const TinyCheckpoint checkpoint = SomeCheckpoint();
+    const TemporaryFolder folder, resume;
+    Calibrated calibrated(1, 4, 96);
+    ConvertTo(folder / "q4", checkpoint, calibrated.options);
+    calibrated.calibration.resume_folder = resume.path();
+    calibrated.options.weights = DType::kQ8;
+    ConvertTo(folder / "q8", checkpoint, calibrated.options);
+    REQUIRE(resume.count() == 2);
+    calibrated.options.weights = DType::kQ4;
+    ConvertTo(folder / "again", checkpoint, calibrated.options);
+    CHECK(ReadFile(folder / "again") == ReadFile(folder / "q4"));
+    std::string piece = ReadFile(resume / "block-1");
+    piece[piece.size() / 2] ^= 1;
+    WriteFile(resume / "block-1", piece);
+    WriteFile(resume / "block-0", piece.substr(0, 50));
+    ConvertTo(folder / "damaged", checkpoint, calibrated.options);
+    CHECK(ReadFile(folder / "damaged") == ReadFile(folder / "q4"));
+  }
+
+  TEST_CASE("Convert: a budget of bits or bytes is kept, and more of it costs less") {
+    const TinyCheckpoint checkpoint = SomeCheckpoint({.vocab_size = 512, .n_layers = 3});
+    const TemporaryFolder folder;
+    Calibrated calibrated(2, 8, 512);
+    calibrated.options.embedding = calibrated.options.head = std::nullopt;
+    double last_loss = 1e300;
+    for (const double bits : {5.0, 6.0, 7.5}) {
+      CAPTURE(bits);
+      calibrated.options.bits = bits;
+      const ConvertReport report = ConvertTo(folder / "a", checkpoint, calibrated.options);
+      CHECK(report.bits_per_weight <= bits);
+      CHECK(report.bits_per_weight > bits - 0.5);
+      CHECK(report.choices.size() == 3 * 4 + 2);  // the embedding and the head too
+      double loss = 0.0;
+      for (const ConvertChoice& choice : report.choices) {
+        CHECK(choice.nearest_loss > 0.0);
+        loss += choice.loss;
+      }
+      CHECK(loss < last_loss);
+      last_loss = loss;
+    }
+    calibrated.options.bits = 0.0;
+    for (const uint64_t size : {360'000, 420'000}) {
+      calibrated.options.file_bytes = size;
+      const ConvertReport report = ConvertTo(folder / "a", checkpoint, calibrated.options);
+      CHECK(report.file_bytes <= size);
+    }
+  }
+
+  TEST_CASE("Convert: what calibration cannot do is refused") {
+    const TinyCheckpoint checkpoint = SomeCheckpoint();
+    const TemporaryFolder folder;
+    Calibrated calibrated(1, 2, 96);
+    Diagnostic diagnostic;
+    const auto refused = [&](const std::string& part) {
+      const Status status = Convert(checkpoint, calibrated.options, folder / "a", {}, nullptr, &diagnostic);
+      CHECK(status.code() == StatusCode::kInvalidArgument);
+      CHECK(std::string(diagnostic.text()).find(part) != std::string::npos);
+      CHECK(folder.count() == 0);
+    };
+    SUBCASE("an id outside the vocabulary") {
+      calibrated.calibration.ids.back() = 96;
+      refused("ids below 96");
+    }
+    SUBCASE("no whole windows") {
+      calibrated.calibration.ids.pop_back();
+      refused("whole windows");
+    }
+    SUBCASE("a budget without a text") {
+      calibrated.options.calibration = nullptr;
+      calibrated.options.bits = 5.0;
+      refused("calibration text");
+    }
+    SUBCASE("too few bits") {
+      calibrated.options.bits = 4.0;
+      refused("--bits: expected at least");
+    }
+    SUBCASE("too small a file") {
+      calibrated.options.file_bytes = 1000;
+      refused("--size: expected at least");
+    }
+  }
+
+  TEST_CASE("Convert: the memory of calibration does not grow with the number of blocks") {
+    const auto peak_kib = [](uint32_t n_layers) -> uint64_t {
+      const auto status_kib = [](const std::string& key) -> uint64_t {
+        std::ifstream status("/proc/self/status");
+        for (std::string line; std::getline(status, line);) {
+          if (line.starts_with(key + ":")) return std::stoull(line.substr(key.size() + 1));
+        }
+        return 0;
+      };
+      const TinyCheckpoint checkpoint(TinyConfig(
+          {.model_dim = 256, .n_layers = n_layers, .n_heads = 4, .n_kv_heads = 4, .head_dim = 64, .ffn_dim = 768}));
+      const TemporaryFolder folder;
+      Calibrated calibrated(1, 2, 96);
+      std::ofstream("/proc/self/clear_refs") << "5" << std::flush;
+      ConvertTo(folder / "a", checkpoint, calibrated.options);
+      return status_kib("VmHWM");
+    };
+    peak_kib(2);  // what the first conversion of a process takes for good
+    const uint64_t few = peak_kib(2), many = peak_kib(10);
+    MESSAGE("peak in KiB: ", few, " and ", many);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    // A block has 850 K weights, 3.4 MB as f32: eight more of them would take 27 MB. A heap in pieces takes some.
+    if (few > 0) CHECK(many < few + 4096);
+#endif
+  }
+}
+
+}  // namespace linnet::formats
