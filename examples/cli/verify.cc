@@ -26,7 +26,7 @@ constexpr uint32_t kGoldenTop = 8;      // logits kept of each position
 // Kernels of different instruction sets add in different orders; where activations are rounded to int8, the last bit of
 // a sum decides roundings, which later layers carry on. README.md has what was measured.
 constexpr double kFloatTolerance = 0.001;
-constexpr double kQuantizedTolerance = 0.1;
+constexpr double kQuantizedTolerance = 0.2;
 
 struct Options {
   RunOptions run;
