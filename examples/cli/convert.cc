@@ -32,7 +32,7 @@ struct Options {
   formats::ConvertOptions convert;
   CalibrationTextOptions calibration;  // source empty: none
   float damping = 0.01f;
-  float correction = 0.5f;
+  float correction = 0.0f;
   bool json = false;
 };
 
@@ -201,7 +201,7 @@ void AddCalibrationOptions(CLI::App* command, Options* options) {
       ->check(CLI::Range(1e-6, 1.0));
   command
       ->add_option("--correction", options->correction,
-                   "Calibration: how far weights are moved to undo the errors of earlier blocks (default: 0.5)")
+                   "Calibration: how far weights are moved to undo the errors of earlier blocks (default: 0)")
       ->check(CLI::Range(0.0, 1.0));
   command->add_option("--seed", options->calibration.seed, "Seed of the text that the model writes (default: 0)");
   AddThreadsOption(command, &options->calibration.threads);
