@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Sets everything up, builds the release preset and runs all tests: this machine's, and on x86-64 those of the ARM
-# programs under QEMU.
+# Sets everything up, builds the release preset and runs all tests of this machine; with --all, on x86-64, those of the
+# ARM programs under QEMU too.
 #
-#   tests/run.sh                all of it
-#   tests/run.sh --native       this machine's tests alone: no cross compilers, no QEMU
+#   tests/run.sh                this machine's tests: no cross compilers, no QEMU
+#   tests/run.sh --all          the ARM tests too
 #   tests/run.sh --emulated     the ARM tests alone
 #   tests/run.sh --build-only   stop after this machine's build
 #   tests/run.sh --program      build the program alone, no tests
@@ -115,8 +115,8 @@ test_emulated() {
 main() {
   local native=0 emulated=0 build=1 target=()
   case ${1:-} in
-    "") native=1 emulated=1 ;;
-    --native) native=1 ;;
+    "") native=1 ;;
+    --all) native=1 emulated=1 ;;
     --emulated) emulated=1 build=0 ;;
     --build-only) ;;
     --program) target=(--target linnet_cli) ;;
