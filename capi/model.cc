@@ -65,7 +65,7 @@ struct FileRange {
 Result<Opened> OpenCopy(const FileMapping& mapping, const linnet_model_options& options, Diagnostic* diagnostic) {
   const auto source = mapping.bytes();
   LINNET_ASSIGN_OR_RETURN(auto copy, platform::AnonymousMemory::Create(source.size(), diagnostic));
-  std::memcpy(copy.bytes().data(), source.data(), source.size());
+  if (!source.empty()) std::memcpy(copy.bytes().data(), source.data(), source.size());
   mapping.DropPages(0, source.size());
   LINNET_ASSIGN_OR_RETURN(formats::ModelFile file, formats::ModelFile::FromBytes(copy.bytes(), diagnostic));
   return MakeModel(std::move(file), std::move(copy), options, diagnostic);
