@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/base/parse_double.h"
 #include "core/jinja/interpreter.h"
 
 namespace linnet::jinja {
@@ -228,9 +229,7 @@ class Filter {
   }
 
   static bool ParseFloat(const std::string& text, double* number) {
-    const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
-    const auto [end, error] = std::from_chars(begin, text.data() + text.size(), *number);
-    return error == std::errc() && end == text.data() + text.size() && begin != end;
+    return ParseDouble(std::string_view(text).substr(text.starts_with('+') ? 1 : 0), number);
   }
 
   bool Float() {

@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "core/base/parse_double.h"
 #include "core/jinja/lexer.h"
 #include "core/jinja/program.h"
 
@@ -500,7 +501,7 @@ class Parser {
       return AddLiteral(Value::Int(value), token.line);
     }
     double value = 0.0;
-    if (std::from_chars(begin, end, value).ec != std::errc()) return Refuse("a number in range");
+    if (!ParseDouble(token.text, &value)) return Refuse("a number in range");
     return AddLiteral(Value::Float(value), token.line);
   }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "core/base/parse_double.h"
 #include "examples/cli/cpu_level.h"
 
 namespace linnet::cli {
@@ -78,13 +79,14 @@ bool ParseNumbers(std::string_view text, int64_t min, int64_t max, std::vector<i
 
 uint64_t ParseBytes(std::string_view text) {
   double number = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  std::string unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  if (!ParseDouble(text.substr(0, digits), &number)) return 0;
+  std::string unit(text.substr(digits));
   for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (unit.size() == 3 && unit.ends_with("ib")) unit.resize(1);
   constexpr std::string_view kUnits = "kmgt";
   const size_t power = unit.empty() ? 0 : kUnits.find(unit[0]) + 1;
-  if (error != std::errc() || unit.size() > 1 || (power == 0 && !unit.empty())) return 0;
+  if (unit.size() > 1 || (power == 0 && !unit.empty())) return 0;
   number *= static_cast<double>(uint64_t{1} << (10 * power));
   return number >= 1.0 && number < 0x1p53 ? static_cast<uint64_t>(number) : 0;
 }
