@@ -14,19 +14,20 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::ops::HWY_NAMESPACE {
-#if HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
 namespace hn = hwy::HWY_NAMESPACE;
 
-using F32 = hn::FixedTag<float, 16>;
-using I32 = hn::FixedTag<int32_t, 16>;
-using U32 = hn::FixedTag<uint32_t, 16>;
-using U8 = hn::FixedTag<uint8_t, 64>;
-using I8 = hn::FixedTag<int8_t, 64>;
-
-constexpr size_t kHalf = 16;        // outputs of one vector; a strip is two
-constexpr size_t kRowTile = 4;      // rows at once: 16 integer and f32 accumulators leave room for weights and scales
-constexpr size_t kVector = 64;      // bytes
+constexpr size_t kLanes = HWY_TARGET == HWY_AVX3_DL ? 16 : 8;  // outputs of one vector; a strip is two or four
+constexpr size_t kVector = kLanes * sizeof(uint32_t);          // bytes
+constexpr size_t kRowTile =
+    4;  // rows at once, by two vectors of outputs: more accumulators would not fit the registers
 constexpr uint8_t kSignBit = 0x80;  // an int8 with this bit flipped is the same number plus 128, unsigned
+
+using F32 = hn::FixedTag<float, kLanes>;
+using I32 = hn::RebindToSigned<F32>;
+using U32 = hn::RebindToUnsigned<F32>;
+using U8 = hn::Repartition<uint8_t, F32>;
+using I8 = hn::Repartition<int8_t, F32>;
 
 /// Four activations from x on, as unsigned bytes, in every lane.
 HWY_INLINE hn::Vec<U8> FourActivations(const int8_t* x) {
@@ -35,12 +36,14 @@ HWY_INLINE hn::Vec<U8> FourActivations(const int8_t* x) {
   return hn::Xor(hn::BitCast(U8(), hn::Set(I32(), four)), hn::Set(U8(), kSignBit));
 }
 
+/// The scales as they are stored: sixteenths.
 HWY_INLINE hn::Vec<F32> ScalesAt(const uint8_t* bf16) {
-  const hn::FixedTag<uint16_t, 16> du16;
+  const hn::Rebind<uint16_t, F32> du16;
   const auto bits = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(bf16));
   return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
 }
 
+#if HWY_TARGET == HWY_AVX3_DL
 /// Rows [row, row + kRows) of one strip. Each vector of weights is unpacked once for all rows; per block there are
 /// kRows * 2 independent chains of block_size / 4 products, which is what covers their latency.
 template <size_t kRows>
@@ -52,7 +55,7 @@ HWY_INLINE void StripTile(const Q4ProductArgs& args, const uint8_t* w, size_t ro
   const int8_t* x = args.x + row * k;
   hn::Vec<F32> sums[kRows][2];
   const auto minus_sum0 = hn::LoadU(d, reinterpret_cast<const float*>(w));
-  const auto minus_sum1 = hn::LoadU(d, reinterpret_cast<const float*>(w) + kHalf);
+  const auto minus_sum1 = hn::LoadU(d, reinterpret_cast<const float*>(w) + kLanes);
   w += 2 * kVector;
   HWY_UNROLL(4)
   for (size_t r = 0; r < kRows; ++r) {
@@ -94,53 +97,29 @@ HWY_INLINE void StripTile(const Q4ProductArgs& args, const uint8_t* w, size_t ro
       sums[r][1] = hn::MulAdd(hn::ConvertTo(d, acc[r][1]), scale1, sums[r][1]);
     }
   }
-  const size_t n = HWY_MIN(args.shape.n - first_output, 2 * kHalf);
+  const size_t n = HWY_MIN(args.shape.n - first_output, 2 * kLanes);
   const auto bias0 = hn::LoadU(d, reinterpret_cast<const float*>(w));
-  const auto bias1 = hn::LoadU(d, reinterpret_cast<const float*>(w) + kHalf);
+  const auto bias1 = hn::LoadU(d, reinterpret_cast<const float*>(w) + kLanes);
   HWY_UNROLL(4)
   for (size_t r = 0; r < kRows; ++r) {
     const auto scale = hn::Set(d, args.rows[row + r].scale);
     float* out = args.out + (row + r) * args.shape.n + first_output;
     hn::StoreN(hn::MulAdd(sums[r][0], scale, bias0), d, out, n);
-    if (n > kHalf) hn::StoreN(hn::MulAdd(sums[r][1], scale, bias1), d, out + kHalf, n - kHalf);
+    if (n > kLanes) hn::StoreN(hn::MulAdd(sums[r][1], scale, bias1), d, out + kLanes, n - kLanes);
   }
 }
 
-#elif HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-namespace hn = hwy::HWY_NAMESPACE;
+#else  // AVX2, and AVX-512 without VNNI
 
-using F32 = hn::FixedTag<float, 8>;
-using I32 = hn::FixedTag<int32_t, 8>;
-using U32 = hn::FixedTag<uint32_t, 8>;
-using I16 = hn::FixedTag<int16_t, 16>;
-using U8 = hn::FixedTag<uint8_t, 32>;
-using I8 = hn::FixedTag<int8_t, 32>;
+using I16 = hn::Repartition<int16_t, F32>;
 
-constexpr size_t kLanes = 8;        // outputs of one vector; a strip is four
-constexpr size_t kRowTile = 4;      // rows at once, by two vectors of outputs: 8 accumulators of 16 registers
-constexpr size_t kVector = 32;      // bytes
-constexpr size_t kSubBlock = 32;    // weights whose products fit 16 bits: 8 pairs of 255 * 8 * 2 are 32640
-constexpr uint8_t kSignBit = 0x80;  // an int8 with this bit flipped is the same number plus 128, unsigned
-
-HWY_INLINE hn::Vec<U8> FourActivations(const int8_t* x) {
-  int32_t four;
-  std::memcpy(&four, x, sizeof(four));
-  return hn::Xor(hn::BitCast(U8(), hn::Set(I32(), four)), hn::Set(U8(), kSignBit));
-}
+constexpr size_t kSubBlock = 32;  // weights whose products fit 16 bits: 8 pairs of 255 * 8 * 2 are 32640
 
 /// The low nibble of every byte as a number from -8 to 7.
 HWY_INLINE hn::Vec<I8> SignedNibbles(hn::Vec<U8> nibbles) {
   alignas(16) static constexpr int8_t kValues[16] = {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1};
   const auto table = hn::LoadDup128(I8(), kValues);
   return hn::TableLookupBytes(table, hn::BitCast(I8(), hn::And(nibbles, hn::Set(U8(), uint8_t{15}))));
-}
-
-/// Sixteen times the scales that are stored.
-HWY_INLINE hn::Vec<F32> ScalesAt(const uint8_t* bf16) {
-  const hn::FixedTag<uint16_t, kLanes> du16;
-  const auto bits = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(bf16));
-  const auto sixteenth = hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
-  return hn::Mul(sixteenth, hn::Set(F32(), 16.0f));
 }
 
 /// 32 weights of 16 outputs, from w on, times kRows rows: sums in 16 bits, then one widening addition into `acc`.
@@ -200,8 +179,9 @@ HWY_INLINE void HalfTile(const Q4ProductArgs& args, const uint8_t* strip, size_t
     for (size_t i = begin; i < begin + block; i += kSubBlock, w += kQ4StripOutputs * kSubBlock / 2) {
       SubBlock<kRows>(w + half * sizeof(uint32_t), x + i, k, acc);
     }
-    const auto scale0 = ScalesAt(w + half * sizeof(uint16_t)),
-               scale1 = ScalesAt(w + (half + kLanes) * sizeof(uint16_t));
+    const auto sixteen = hn::Set(d, 16.0f);  // the weights here are q, not 16 q
+    const auto scale0 = hn::Mul(ScalesAt(w + half * sizeof(uint16_t)), sixteen);
+    const auto scale1 = hn::Mul(ScalesAt(w + (half + kLanes) * sizeof(uint16_t)), sixteen);
     w += kQ4StripOutputs * sizeof(uint16_t);
     HWY_UNROLL(4)
     for (size_t r = 0; r < kRows; ++r) {
@@ -233,7 +213,6 @@ HWY_INLINE void StripTile(const Q4ProductArgs& args, const uint8_t* strip, size_
 
 #endif
 
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 void Q4ProductImpl(const Q4ProductArgs& args, size_t first_strip, size_t n_strips) {
   const auto* packed = reinterpret_cast<const uint8_t*>(args.packed);
   const size_t strip_bytes = Q4StripBytes(args.shape);
