@@ -31,16 +31,18 @@ struct Choice {
   const char* instruction;
 };
 
-// The steps below are those of XNNPACK's kernels for int8 rows and 8-bit or blockwise 4-bit weights (version
-// 2024-11-08), which widen 4 bits to 8 first. Operands stay in registers, and an empty asm makes them unknown to the
-// compiler in every round, so that nothing is taken out of the loop.
-#define LINNET_PEAK_LOOP(vector_type, start, step)              \
+// The steps below are those of our kernels for 4-bit weights and of XNNPACK's for int8 rows (version 2024-11-08), which
+// widen 4 bits to 8 first. Operands stay in registers, and an empty asm makes them unknown to the compiler in every
+// round, so that nothing is taken out of the loop. `total` depends on all sums.
+#define LINNET_PEAK_LOOP(vector_type, start, step, add)         \
   vector_type sums[kSums];                                      \
   for (auto& sum : sums) sum = start;                           \
   for (uint64_t round = 0; round < kRounds; ++round) {          \
     LINNET_PEAK_UNKNOWN(a);                                     \
     _Pragma("GCC unroll 12") for (auto& sum : sums) sum = step; \
-  }
+  }                                                             \
+  vector_type total = sums[0];                                  \
+  for (int i = 1; i < kSums; ++i) total = add(total, sums[i]);
 
 #if CPUINFO_ARCH_X86_64
 #define LINNET_PEAK_UNKNOWN(a) asm volatile("" : "+v"(a))
@@ -49,9 +51,7 @@ struct Choice {
 __attribute__((target("avx512f,avx512vnni"))) int64_t Vnni512() {
   __m512i a = _mm512_set1_epi8(3);
   const __m512i b = _mm512_set1_epi8(5);
-  LINNET_PEAK_LOOP(__m512i, _mm512_setzero_si512(), _mm512_dpbusd_epi32(sum, a, b))
-  __m512i total = sums[0];
-  for (int i = 1; i < kSums; ++i) total = _mm512_add_epi32(total, sums[i]);
+  LINNET_PEAK_LOOP(__m512i, _mm512_setzero_si512(), _mm512_dpbusd_epi32(sum, a, b), _mm512_add_epi32)
   return _mm_cvtsi128_si32(_mm512_castsi512_si128(total));
 }
 
@@ -59,9 +59,7 @@ __attribute__((target("avx512f,avx512vnni"))) int64_t Vnni512() {
 __attribute__((target("avx2,avxvnni"))) int64_t Vnni256() {
   __m256i a = _mm256_set1_epi8(3);
   const __m256i b = _mm256_set1_epi8(5);
-  LINNET_PEAK_LOOP(__m256i, _mm256_setzero_si256(), _mm256_dpbusd_avx_epi32(sum, a, b))
-  __m256i total = sums[0];
-  for (int i = 1; i < kSums; ++i) total = _mm256_add_epi32(total, sums[i]);
+  LINNET_PEAK_LOOP(__m256i, _mm256_setzero_si256(), _mm256_dpbusd_avx_epi32(sum, a, b), _mm256_add_epi32)
   return _mm_cvtsi128_si32(_mm256_castsi256_si128(total));
 }
 
@@ -70,18 +68,14 @@ __attribute__((target("avx2,avxvnni"))) int64_t Vnni256() {
 __attribute__((target("avx512f,avx512bw"))) int64_t MaddBytes512() {
   __m512i a = _mm512_set1_epi8(3);
   const __m512i b = _mm512_set1_epi8(5);
-  LINNET_PEAK_LOOP(__m512i, _mm512_setzero_si512(), _mm512_add_epi16(sum, _mm512_maddubs_epi16(a, b)))
-  __m512i total = sums[0];
-  for (int i = 1; i < kSums; ++i) total = _mm512_add_epi32(total, sums[i]);
+  LINNET_PEAK_LOOP(__m512i, _mm512_setzero_si512(), _mm512_add_epi16(sum, _mm512_maddubs_epi16(a, b)), _mm512_add_epi32)
   return _mm_cvtsi128_si32(_mm512_castsi512_si128(total));
 }
 
 __attribute__((target("avx2"))) int64_t MaddBytes256() {
   __m256i a = _mm256_set1_epi8(3);
   const __m256i b = _mm256_set1_epi8(5);
-  LINNET_PEAK_LOOP(__m256i, _mm256_setzero_si256(), _mm256_add_epi16(sum, _mm256_maddubs_epi16(a, b)))
-  __m256i total = sums[0];
-  for (int i = 1; i < kSums; ++i) total = _mm256_add_epi32(total, sums[i]);
+  LINNET_PEAK_LOOP(__m256i, _mm256_setzero_si256(), _mm256_add_epi16(sum, _mm256_maddubs_epi16(a, b)), _mm256_add_epi32)
   return _mm_cvtsi128_si32(_mm256_castsi256_si128(total));
 }
 
@@ -89,9 +83,7 @@ __attribute__((target("avx2"))) int64_t MaddBytes256() {
 int64_t Madd128() {
   __m128i a = _mm_set1_epi16(3);
   const __m128i b = _mm_set1_epi16(5);
-  LINNET_PEAK_LOOP(__m128i, _mm_setzero_si128(), _mm_add_epi32(sum, _mm_madd_epi16(a, b)))
-  __m128i total = sums[0];
-  for (int i = 1; i < kSums; ++i) total = _mm_add_epi32(total, sums[i]);
+  LINNET_PEAK_LOOP(__m128i, _mm_setzero_si128(), _mm_add_epi32(sum, _mm_madd_epi16(a, b)), _mm_add_epi32)
   return _mm_cvtsi128_si32(total);
 }
 
@@ -111,9 +103,7 @@ Choice Choose() {
 __attribute__((target("arch=armv8.2-a+i8mm"))) int64_t MatrixMultiply() {
   int8x16_t a = vdupq_n_s8(3);
   const int8x16_t b = vdupq_n_s8(5);
-  LINNET_PEAK_LOOP(int32x4_t, vdupq_n_s32(0), vmmlaq_s32(sum, a, b))
-  int32x4_t total = sums[0];
-  for (int i = 1; i < kSums; ++i) total = vaddq_s32(total, sums[i]);
+  LINNET_PEAK_LOOP(int32x4_t, vdupq_n_s32(0), vmmlaq_s32(sum, a, b), vaddq_s32)
   return vgetq_lane_s32(total, 0);
 }
 
@@ -121,9 +111,7 @@ __attribute__((target("arch=armv8.2-a+i8mm"))) int64_t MatrixMultiply() {
 __attribute__((target("arch=armv8.2-a+dotprod"))) int64_t DotProduct() {
   int8x16_t a = vdupq_n_s8(3);
   const int8x16_t b = vdupq_n_s8(5);
-  LINNET_PEAK_LOOP(int32x4_t, vdupq_n_s32(0), vdotq_s32(sum, a, b))
-  int32x4_t total = sums[0];
-  for (int i = 1; i < kSums; ++i) total = vaddq_s32(total, sums[i]);
+  LINNET_PEAK_LOOP(int32x4_t, vdupq_n_s32(0), vdotq_s32(sum, a, b), vaddq_s32)
   return vgetq_lane_s32(total, 0);
 }
 #else
@@ -135,9 +123,7 @@ __attribute__((target("arch=armv8.2-a+dotprod"))) int64_t DotProduct() {
 int64_t MultiplyAddLong() {
   int16x4_t a = vdup_n_s16(3);
   const int16x4_t b = vdup_n_s16(5);
-  LINNET_PEAK_LOOP(int32x4_t, vdupq_n_s32(0), vmlal_s16(sum, a, b))
-  int32x4_t total = sums[0];
-  for (int i = 1; i < kSums; ++i) total = vaddq_s32(total, sums[i]);
+  LINNET_PEAK_LOOP(int32x4_t, vdupq_n_s32(0), vmlal_s16(sum, a, b), vaddq_s32)
   return vgetq_lane_s32(total, 0);
 }
 
