@@ -1,10 +1,9 @@
 #include "core/part_runner.h"
 
 #include <algorithm>
-#include <memory>
-#include <new>
 #include <vector>
 
+#include "core/aligned_memory.h"
 #include "core/executor.h"
 #include "core/packed_weights.h"
 #include "core/plan.h"
@@ -12,17 +11,7 @@
 namespace linnet {
 namespace {
 
-constexpr size_t kAlignment = 64;
 constexpr uint32_t kLogitRows = 32;  // enough for a product with the head to reuse its weights
-
-struct AlignedDelete {
-  void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{kAlignment}); }
-};
-using AlignedMemory = std::unique_ptr<std::byte[], AlignedDelete>;
-
-AlignedMemory Allocate(uint64_t bytes) {
-  return AlignedMemory(new (std::align_val_t{kAlignment}, std::nothrow) std::byte[bytes]);
-}
 
 // Tells the sink the tensor that a product belongs to.
 struct Watch {
@@ -99,7 +88,8 @@ Status ExecutorPartRunner::Run(const ModelConfig& config, std::span<const Tensor
   options.n_threads = static_cast<uint32_t>(pool_.n_threads());
   options.logit_rows = run.logits.function == nullptr ? 1 : kLogitRows;
   LINNET_ASSIGN_OR_RETURN(const Plan plan, MakePlan(model, options));
-  const AlignedMemory packed = Allocate(plan.packed.total_bytes), memory = Allocate(plan.memory.session);
+  const AlignedMemory packed = AllocateAligned(plan.packed.total_bytes);
+  const AlignedMemory memory = AllocateAligned(plan.memory.session);
   if (packed == nullptr || memory == nullptr) {
     return {StatusCode::kOutOfMemory, "no memory to run a part of the model",
             static_cast<int64_t>(plan.packed.total_bytes + plan.memory.session)};

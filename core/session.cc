@@ -1,23 +1,13 @@
 #include "core/session.h"
 
 #include <algorithm>
-#include <limits>
 #include <new>
 #include <utility>
 
+#include "core/aligned_memory.h"
 #include "core/executor.h"
 
 namespace linnet {
-namespace {
-
-constexpr size_t kMemoryAlignment = 64;
-
-struct AlignedDelete {
-  void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{kMemoryAlignment}); }
-};
-using AlignedMemory = std::unique_ptr<std::byte[], AlignedDelete>;
-
-}  // namespace
 
 struct Session::State {
   ModelView model;
@@ -52,9 +42,7 @@ Result<Session> Session::Create(const ModelView& model, Plan plan, std::span<con
   state->plan = std::move(plan);
   const uint64_t bytes = state->plan.memory.session;
   if (memory.empty()) {
-    if (bytes <= std::numeric_limits<size_t>::max() / 2) {  // a plan may be larger than a 32-bit address space
-      state->owned.reset(new (std::align_val_t{kMemoryAlignment}, std::nothrow) std::byte[bytes]);
-    }
+    state->owned = AllocateAligned(bytes);
     if (state->owned == nullptr) {
       return Status(StatusCode::kOutOfMemory, "no memory for the KV cache and the activations",
                     static_cast<int64_t>(bytes));
