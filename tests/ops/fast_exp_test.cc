@@ -27,6 +27,8 @@ HWY_AFTER_NAMESPACE();
 
 namespace linnet::ops {
 HWY_EXPORT(ExpRow);
+// Where there is one instruction set only, dispatch is a plain call, which knows no qualified names.
+void DispatchedExpRow(const float* x, size_t n, float* out) { HWY_DYNAMIC_DISPATCH(ExpRow)(x, n, out); }
 }  // namespace linnet::ops
 
 namespace linnet::testing {
@@ -35,7 +37,7 @@ namespace {
 std::vector<float> Exp(std::vector<float> x) {
   x.resize((x.size() + 15) / 16 * 16);
   std::vector<float> out(x.size());
-  HWY_DYNAMIC_DISPATCH(linnet::ops::ExpRow)(x.data(), x.size(), out.data());
+  ops::DispatchedExpRow(x.data(), x.size(), out.data());
   return out;
 }
 
