@@ -120,7 +120,9 @@ TEST_SUITE("ops") {
           CHECK(std::isnan(QuantizeWithLinnet(x, 1, 37, 0).params[0].scale));
         }
       }
+#if !defined(__arm__)  // 32-bit NEON takes subnormal numbers for zeros
       CHECK(QuantizeWithLinnet({1e-40f, -1e-40f, 0.0f}, 1, 3, 0).values == std::vector<int8_t>{0, 0, 0});
+#endif
       const Quantized huge = QuantizeWithLinnet({max, -max, 0.0f}, 1, 3, 0);
       CHECK(std::isinf(huge.params[0].scale));
     });
