@@ -27,6 +27,9 @@ endif()
 # Sets VAR to the folder with the dependencies of a target (or `tools`), after building them if they are missing.
 function(linnet_deps_prefix var target)
   set(command ${LINNET_DEPS_DIR}/build_deps.sh --target ${target})
+  if(CMAKE_CROSSCOMPILING) # project() left the cross compiler's name in these, and the tools run on this machine
+    list(PREPEND command ${CMAKE_COMMAND} -E env --unset=CC --unset=CXX)
+  endif()
   execute_process(COMMAND ${command} --print OUTPUT_VARIABLE prefix OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "dependencies of ${target}: see the error above")
