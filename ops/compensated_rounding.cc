@@ -15,7 +15,8 @@ namespace linnet::ops {
 
 constexpr size_t kMaxRoundingBlock = 128;
 
-// Scales that are tried: the block's largest |w| divided by each. formats/quantize/README.md has the measurement.
+// Scales that are tried: the block's weight of largest magnitude divided by each, negated, which puts that weight on the
+// side of the lowest level. formats/quantize/README.md has the measurement.
 constexpr std::array<float, 13> kScaleDivisors = {6.5f,  6.75f, 7.0f,  7.25f, 7.5f, 7.75f, 8.0f,
                                                   8.25f, 8.5f,  8.75f, 9.0f,  9.5f, 10.0f};
 
@@ -45,7 +46,7 @@ using RoundVec = hn::Vec<RoundTag>;
 // named one by one, since vectors of unknown length cannot stand in arrays.
 constexpr size_t kChains = 4;
 
-// To nearest even, as bf16 stores it; for positive finite values.
+// To nearest even, as bf16 stores it; for finite values.
 HWY_INLINE RoundVec RoundToBf16(RoundVec value) {
   const RoundTag d;
   const hn::RebindToUnsigned<RoundTag> du;
@@ -113,7 +114,7 @@ HWY_INLINE void TryScales(const RoundingProblem& problem, const RoundingScratch&
 
 // What a search has found for each row.
 struct ScaleSearch {
-  float largest[kRoundingRows];  // |moved weight|
+  float largest[kRoundingRows];  // the moved weight of largest magnitude, negated
   float tried[kRoundingRows], shares[kRoundingRows];
   float best[kRoundingRows], least[kRoundingRows];
 };
@@ -136,11 +137,14 @@ HWY_INLINE void SearchScales(const RoundingProblem& problem, const RoundingScrat
   const size_t lanes = hn::Lanes(d), end = row + kChains * lanes;
   const auto smallest = hn::Set(d, problem.min_scale);
   for (size_t r = row; r < end; r += lanes) {
-    auto largest = hn::Zero(d);
+    auto high = hn::Zero(d), low = high;
     for (size_t j = 0; j < problem.block; ++j) {
-      largest = hn::Max(largest, hn::Abs(hn::LoadU(d, scratch.moved + j * kRoundingRows + r)));
+      const auto moved = hn::LoadU(d, scratch.moved + j * kRoundingRows + r);
+      high = hn::Max(high, moved);
+      low = hn::Min(low, moved);
     }
-    hn::StoreU(largest, d, search->largest + r);
+    const auto largest = hn::IfThenElse(hn::Gt(high, hn::Neg(low)), high, low);
+    hn::StoreU(hn::Sub(hn::Zero(d), largest), d, search->largest + r);
     hn::StoreU(hn::Set(d, hwy::HighestValue<float>()), d, search->least + r);
     hn::StoreU(smallest, d, search->best + r);
   }
@@ -148,7 +152,7 @@ HWY_INLINE void SearchScales(const RoundingProblem& problem, const RoundingScrat
     const auto factor = hn::Set(d, 1.0f / divisor);
     for (size_t r = row; r < end; r += lanes) {
       const auto scale = RoundToBf16(hn::Mul(hn::LoadU(d, search->largest + r), factor));
-      hn::StoreU(hn::Max(smallest, scale), d, search->tried + r);
+      hn::StoreU(hn::CopySign(hn::Max(smallest, hn::Abs(scale)), scale), d, search->tried + r);
     }
     TryScales(problem, scratch, problem.block, row, search->tried, search->shares, nullptr);
     KeepBetter(row, search);

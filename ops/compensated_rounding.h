@@ -20,7 +20,7 @@ struct RoundingProblem {
   size_t block = 0;           // weights that share a scale, at most 128; divides the width where scales are searched
   bool search_scales = true;  // a bf16 scale for every block, of several tried; else one given f32 scale a row
   float low = -8.0f, high = 7.0f;  // levels
-  float min_scale = 0.0f;          // no searched scale is smaller; > 0
+  float min_scale = 0.0f;          // no searched scale is nearer to zero; > 0. Searched scales have either sign
 };
 
 /// One tile of kRoundingRows rows, transposed: weight k of row r at [k * kRoundingRows + r].

@@ -7,12 +7,29 @@
 namespace linnet::formats {
 namespace {
 
-// Scales that are tried: max |w| of the block divided by each. 7 and 8 reproduce grids that came from 4 bits; smaller
-// scales clip the largest weight and round the others finer. README.md has the measurement.
+// Scales that are tried: the block's weight of largest magnitude divided by each, negated, which puts that weight on the
+// side of the lowest level, -8, rather than of 7. 7 and 8 reproduce grids that came from 4 bits; smaller scales clip the
+// largest weight and round the others finer. README.md has the measurement.
 constexpr std::array<float, 13> kDivisors = {6.5f,  6.75f, 7.0f,  7.25f, 7.5f, 7.75f, 8.0f,
                                              8.25f, 8.5f,  8.75f, 9.0f,  9.5f, 10.0f};
 
-float RoundToBf16(float value) { return F32FromBF16(BF16FromF32(value)); }
+// As bf16 stores it, and no nearer to zero than what kernels take.
+float StoredScale(float value) {
+  const float stored = F32FromBF16(BF16FromF32(value));
+  return std::abs(stored) < kMinScale ? std::copysign(kMinScale, stored) : stored;
+}
+
+// The weight of largest magnitude; the negative one of two.
+float Largest(const float* w, size_t n) {
+  Float4 high = {}, low = {};
+  for (size_t i = 0; i < n; i += 4) {
+    high = Max(high, Load(w + i));
+    low = Min(low, Load(w + i));
+  }
+  const float largest = std::max({high[0], high[1], high[2], high[3]});
+  const float smallest = std::min({low[0], low[1], low[2], low[3]});
+  return largest > -smallest ? largest : smallest;
+}
 
 Float4 Levels(const float* w, float inverse) {
   constexpr Float4 kLow = {-8.0f, -8.0f, -8.0f, -8.0f}, kHigh = {7.0f, 7.0f, 7.0f, 7.0f};
@@ -51,16 +68,16 @@ struct ScaleChoice {
 
 // Scales are tried as bf16 stores them. The first of equals wins, so that the choice is the same everywhere.
 ScaleChoice ChooseScale(const float* w, size_t n) {
-  const float magnitude = MaxMagnitude(w, n);
+  const float largest = 0.0f - Largest(w, n);  // positive for zeros
   ScaleChoice best;  // a start that also serves weights whose squared errors are below f32's range
-  best.scale = std::max(RoundToBf16(magnitude / 8.0f), kMinScale);
+  best.scale = StoredScale(largest / 8.0f);
   best.squared_error = SquaredError(w, n, best.scale);
   const auto attempt = [&](float candidate) {
-    const float scale = std::max(RoundToBf16(candidate), kMinScale);
+    const float scale = StoredScale(candidate);
     const float squared_error = SquaredError(w, n, scale);
     if (squared_error < best.squared_error) best = {scale, squared_error};
   };
-  for (const float divisor : kDivisors) attempt(magnitude / divisor);
+  for (const float divisor : kDivisors) attempt(largest / divisor);
   attempt(LeastSquaresScale(w, n, best.scale));
   return best;
 }
