@@ -17,21 +17,20 @@ constexpr uint32_t kLogitRows = 32;  // enough for a product with the head to re
 struct Watch {
   const Plan& plan;
   const ProductInputSink& sink;
-  size_t stream_row = 0;  // of the chunk that runs
 
   static void Observe(void* context, uint32_t matrix, const ops::LinearInput& input, size_t n_rows) {
     const Watch& watch = *static_cast<const Watch*>(context);
     if (input.f32 == nullptr) return;
     const PackedMatrix& packed = watch.plan.packed.matrices[matrix];
-    watch.sink.function(watch.sink.context, packed.tensor, packed.group, input.f32, n_rows, watch.stream_row);
+    watch.sink.function(watch.sink.context, packed.tensor, packed.group, input.f32, n_rows);
   }
 };
 
 // One run's windows.
 class WindowLoop {
  public:
-  WindowLoop(Executor& executor, const ExecutionPlan& plan, const PartRun& run, size_t width, Watch* watch)
-      : executor_(executor), plan_(plan), run_(run), width_(width), watch_(watch), counting_ids_(plan.max_tokens) {}
+  WindowLoop(Executor& executor, const ExecutionPlan& plan, const PartRun& run, size_t width)
+      : executor_(executor), plan_(plan), run_(run), width_(width), counting_ids_(plan.max_tokens) {}
 
   Status Run() {
     const size_t n_rows = run_.stream.size() / width_;
@@ -59,7 +58,6 @@ class WindowLoop {
       pass.ids = run_.ids.subspan(row, n);
       pass.stream = nullptr;
     }
-    watch_->stream_row = row;
     LINNET_RETURN_IF_ERROR(executor_.RunBody(plan_, pass, 0));
     std::copy_n(executor_.stream(plan_), n * width_, stream);
     if (run_.logits.function == nullptr) return Status::Ok();
@@ -75,7 +73,6 @@ class WindowLoop {
   const ExecutionPlan& plan_;
   const PartRun& run_;
   const size_t width_;
-  Watch* const watch_;
   std::vector<int32_t> counting_ids_;
 };
 
@@ -99,9 +96,9 @@ Status ExecutorPartRunner::Run(const ModelConfig& config, std::span<const Tensor
   LINNET_ASSIGN_OR_RETURN(
       Executor executor,
       Executor::Create(model, plan, region, Executor::Memory::Place(plan.memory, memory.get()), pool_));
-  Watch watch = {plan, run.inputs, 0};
+  Watch watch = {plan, run.inputs};
   if (run.inputs.function != nullptr) executor.set_product_observer({Watch::Observe, &watch});
-  return WindowLoop(executor, plan.prefill, run, config.model_dim, &watch).Run();
+  return WindowLoop(executor, plan.prefill, run, config.model_dim).Run();
 }
 
 }  // namespace linnet

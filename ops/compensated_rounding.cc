@@ -231,68 +231,6 @@ double TileEnergyImpl(const RoundingProblem& problem, const RoundingTile& tile, 
   return energy;
 }
 
-// x V^T = u for the columns [first, first + n) from the last one on; u stands in tile.errors and becomes x.
-HWY_INLINE void SolveBackward(const RoundingProblem& problem, const RoundingTile& tile, const RoundingScratch& scratch,
-                              size_t first, size_t n) {
-  const RoundTag d;
-  const size_t last = first + n;
-  float* const x = tile.errors;
-  AddProduct({problem.factor + last * problem.width + first, problem.width}, {x + last * kRoundingRows, kRoundingRows},
-             problem.width - last, n, kRoundingRows, -1.0f, {x + first * kRoundingRows, kRoundingRows},
-             scratch.product);
-  for (size_t i = last; i-- > first;) {
-    const float* factor = problem.factor + i * problem.width;
-    const auto inverse = hn::Set(d, 1.0f / factor[i]);
-    for (size_t r = 0; r < kRoundingRows; r += hn::Lanes(d)) {
-      auto value = hn::LoadU(d, x + i * kRoundingRows + r);
-      for (size_t j = i + 1; j < last; ++j) {
-        value = hn::NegMulAdd(hn::Set(d, factor[j]), hn::LoadU(d, x + j * kRoundingRows + r), value);
-      }
-      hn::StoreU(hn::Mul(value, inverse), d, x + i * kRoundingRows + r);
-    }
-  }
-}
-
-// x V = u, from the first column on.
-HWY_INLINE void SolveForward(const RoundingProblem& problem, const RoundingTile& tile, const RoundingScratch& scratch,
-                             size_t first, size_t n) {
-  const RoundTag d;
-  float* const x = tile.errors;
-  AddProduct({problem.factor + first, problem.width}, {x, kRoundingRows}, first, n, kRoundingRows, -1.0f,
-             {x + first * kRoundingRows, kRoundingRows}, scratch.product);
-  for (size_t j = first; j < first + n; ++j) {
-    const auto inverse = hn::Set(d, 1.0f / problem.factor[j * problem.width + j]);
-    for (size_t r = 0; r < kRoundingRows; r += hn::Lanes(d)) {
-      auto value = hn::LoadU(d, x + j * kRoundingRows + r);
-      for (size_t i = first; i < j; ++i) {
-        const auto factor = hn::Set(d, problem.factor[i * problem.width + j]);
-        value = hn::NegMulAdd(factor, hn::LoadU(d, x + i * kRoundingRows + r), value);
-      }
-      hn::StoreU(hn::Mul(value, inverse), d, x + j * kRoundingRows + r);
-    }
-  }
-}
-
-void CorrectTileImpl(const RoundingProblem& problem, float strength, float* weights, const RoundingTile& tile,
-                     const RoundingScratch& scratch) {
-  const size_t width = problem.width;
-  std::fill_n(tile.errors, width * kRoundingRows, 0.0f);
-  for (size_t first = 0; first < width; first += kProductTile) {
-    AddProduct({problem.cross + first, width}, {weights, kRoundingRows}, width, HWY_MIN(kProductTile, width - first),
-               kRoundingRows, 1.0f, {tile.errors + first * kRoundingRows, kRoundingRows}, scratch.product);
-  }
-  const size_t n_blocks = (width + kTriangleBlock - 1) / kTriangleBlock;
-  for (size_t block = n_blocks; block-- > 0;) {
-    const size_t first = block * kTriangleBlock;
-    SolveBackward(problem, tile, scratch, first, HWY_MIN(kTriangleBlock, width - first));
-  }
-  for (size_t block = 0; block < n_blocks; ++block) {
-    const size_t first = block * kTriangleBlock;
-    SolveForward(problem, tile, scratch, first, HWY_MIN(kTriangleBlock, width - first));
-  }
-  for (size_t i = 0; i < width * kRoundingRows; ++i) weights[i] += strength * tile.errors[i];
-}
-
 double RoundTileImpl(const RoundingProblem& problem, const RoundingTile& tile, const RoundingScratch& scratch) {
   double error = 0.0;
   for (size_t first = 0; first < problem.width; first += problem.block) {
@@ -312,7 +250,6 @@ namespace {
 
 HWY_EXPORT(RoundTileImpl);
 HWY_EXPORT(TileEnergyImpl);
-HWY_EXPORT(CorrectTileImpl);
 
 RoundingScratch CutScratch(float* memory) {
   RoundingScratch scratch = {};
@@ -335,10 +272,6 @@ size_t RoundingScratchFloats() {
 
 double RoundTile(const RoundingProblem& problem, const RoundingTile& tile) {
   return HWY_DYNAMIC_DISPATCH(RoundTileImpl)(problem, tile, CutScratch(tile.scratch));
-}
-
-void CorrectTile(const RoundingProblem& problem, float strength, float* weights, const RoundingTile& tile) {
-  HWY_DYNAMIC_DISPATCH(CorrectTileImpl)(problem, strength, weights, tile, CutScratch(tile.scratch));
 }
 
 double TileEnergy(const RoundingProblem& problem, const RoundingTile& tile) {

@@ -15,7 +15,6 @@ constexpr size_t kRoundingRows = 64;
 /// What all rows of a matrix share.
 struct RoundingProblem {
   const float* factor = nullptr;  // V [width, width] as FactorSecondMoments leaves it: H = V V^T, V in the upper half
-  const float* cross = nullptr;   // C [width, width], for CorrectTile
   size_t width = 0;
   size_t block = 0;           // weights that share a scale, at most 128; divides the width where scales are searched
   bool search_scales = true;  // a bf16 scale for every block, of several tried; else one given f32 scale a row
@@ -42,10 +41,6 @@ size_t RoundingScratchFloats();
 /// share of that sum. Returns the sum over all rows. Numerics: f32 with f64 sums over blocks; the bits of a row do not
 /// depend on the other rows.
 double RoundTile(const RoundingProblem& problem, const RoundingTile& tile);
-
-/// Moves weights [width, rows] towards those whose products with the inputs at hand are closest to the products with
-/// the exact inputs: w += strength * (w C) H^-1, where C = E[(exact - input)^T input]. tile.errors is overwritten.
-void CorrectTile(const RoundingProblem& problem, float strength, float* weights, const RoundingTile& tile);
 
 /// Sum over rows of w H w^T: what RoundTile's result is to be compared with.
 double TileEnergy(const RoundingProblem& problem, const RoundingTile& tile);

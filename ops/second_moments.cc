@@ -115,18 +115,6 @@ void AddSecondMoments(ConstRows x, size_t n_rows, size_t width, float* sums, std
   });
 }
 
-void AddCrossMoments(ConstRows x, ConstRows y, size_t n_rows, size_t width, float* sums, std::span<float> scratch,
-                     ThreadPool& pool) {
-  LINNET_DCHECK(scratch.size() >= SecondMomentsScratchFloats(pool.n_threads()));
-  const size_t n_tiles = CeilDiv(width, kProductTile);
-  pool.ParallelFor(n_tiles * n_tiles, [&](size_t index, size_t thread) {
-    const size_t i = index / n_tiles * kProductTile, j = index % n_tiles * kProductTile;
-    HWY_DYNAMIC_DISPATCH(AddProductImpl)
-    ({x.data + i, x.stride}, {y.data + j, y.stride}, n_rows, std::min(kProductTile, width - i),
-     std::min(kProductTile, width - j), 1.0f, {sums + i * width + j, width}, &scratch[thread * kProductScratchFloats]);
-  });
-}
-
 bool FactorSecondMoments(float* matrix, size_t width, std::span<float> scratch, ThreadPool& pool) {
   LINNET_DCHECK(scratch.size() >= SecondMomentsScratchFloats(pool.n_threads()));
   MirrorTriangle(matrix, width, /*to_lower=*/true, pool);

@@ -20,10 +20,6 @@ size_t SecondMomentsScratchFloats(size_t n_threads);
 void AddSecondMoments(ConstRows x, size_t n_rows, size_t width, float* sums, std::span<float> scratch,
                       ThreadPool& pool);
 
-/// sums[i, j] += sum over rows of x[r, i] * y[r, j], all i and j; else as AddSecondMoments.
-void AddCrossMoments(ConstRows x, ConstRows y, size_t n_rows, size_t width, float* sums, std::span<float> scratch,
-                     ThreadPool& pool);
-
 /// Replaces the matrix whose upper triangle stands in `matrix` [width, width] by its factors: matrix = V * V^T with V
 /// upper triangular, V in the upper triangle and V^T in the lower one. False where a pivot is not positive and finite:
 /// the matrix is spoilt then. Numerics: f32, the blocks on the diagonal in f64; the bits do not depend on the threads.

@@ -14,10 +14,8 @@ namespace linnet {
 
 /// Called before a matrix product that reads f32 rows (its weights are not quantized).
 struct ProductInputSink {
-  /// tensor: index into the part's tensors; rows [n_rows, K] without gaps, valid during the call; stream_row: the first
-  /// row of the stream that they belong to (those of an expert are some of the rows from there on).
-  void (*function)(void* context, size_t tensor, uint32_t group, const float* rows, size_t n_rows,
-                   size_t stream_row) = nullptr;
+  /// tensor: index into the part's tensors; rows [n_rows, K] without gaps, valid during the call.
+  void (*function)(void* context, size_t tensor, uint32_t group, const float* rows, size_t n_rows) = nullptr;
   void* context = nullptr;
 };
 

@@ -32,7 +32,6 @@ struct Options {
   formats::ConvertOptions convert;
   CalibrationTextOptions calibration;  // source empty: none
   float damping = 0.01f;
-  float correction = 0.0f;
   bool json = false;
 };
 
@@ -134,7 +133,6 @@ Status PrepareCalibration(Options& options, const formats::Checkpoint& source, C
   calibration->options.pool = &*calibration->pool;
   calibration->options.window = text.window;
   calibration->options.damping = options.damping;
-  calibration->options.correction = options.correction;
   calibration->options.resume_folder = options.output + ".resume";
   LINNET_RETURN_IF_ERROR(platform::MakeFolders(calibration->options.resume_folder, diagnostic));
   options.convert.calibration = &calibration->options;
@@ -199,10 +197,6 @@ void AddCalibrationOptions(CLI::App* command, Options* options) {
       ->add_option("--damping", options->damping,
                    "Calibration: part of the inputs' mean square that is added to every direction (default: 0.01)")
       ->check(CLI::Range(1e-6, 1.0));
-  command
-      ->add_option("--correction", options->correction,
-                   "Calibration: how far weights are moved to undo the errors of earlier blocks (default: 0)")
-      ->check(CLI::Range(0.0, 1.0));
   command->add_option("--seed", options->calibration.seed, "Seed of the text that the model writes (default: 0)");
   AddThreadsOption(command, &options->calibration.threads);
 }

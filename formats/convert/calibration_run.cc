@@ -40,33 +40,21 @@ CalibrationRun::CalibrationRun(const Checkpoint& checkpoint, const std::vector<T
 
 Status CalibrationRun::Embed() {
   LINNET_CHECK(plans_[0].spec.role == TensorRole::kTokenEmbedding);
-  LINNET_RETURN_IF_ERROR(EmbedAs(plans_[0], &stream_));
-  if (options_.correction == 0.0f) return Status::Ok();
-  exact_.resize(stream_.size());
-  TensorPlan exact = plans_[0];
-  exact.spec.dtype = DType::kF32;
-  exact.spec.block_size = exact.spec.rotation_block = 0;
-  return EmbedAs(exact, &exact_);
-}
-
-Status CalibrationRun::EmbedAs(const TensorPlan& table, std::vector<float>* stream) {
   PartTensors tensors;
   std::vector<int32_t> places;
   const std::vector<int32_t> rows = DistinctIds(options_.ids, &places);
-  LINNET_RETURN_IF_ERROR(AppendRounded(checkpoint_, table, rows, &tensors, diagnostic_));
+  LINNET_RETURN_IF_ERROR(AppendRounded(checkpoint_, plans_[0], rows, &tensors, diagnostic_));
   LINNET_RETURN_IF_ERROR(AppendEmbeddingRest(checkpoint_, plans_, &tensors, diagnostic_));
   PartRun run;
   run.window = options_.window;
   run.ids = places;
-  run.stream = *stream;
+  run.stream = stream_;
   return RunPart(options_, EmbeddingPart(config(), static_cast<uint32_t>(rows.size())), tensors, run,
                  PartOf(step_, 0.0, 0.0));
 }
 
 Status CalibrationRun::FinishBlock() {
   gatherer_.Clear();
-  LINNET_RETURN_IF_ERROR(AdvanceExact());
-  exact_advanced_ = false;
   PartTensors tensors;
   for (size_t i = block_begin_; i < block_end_; ++i) {
     Stored& form = stored_[i - block_begin_];
@@ -117,65 +105,27 @@ CalibrationRun::StoredView CalibrationRun::stored(size_t index) const {
   return {form.data.bytes(), form.scales.bytes()};
 }
 
-Status CalibrationRun::AppendExactBlock(PartTensors* tensors) {
-  for (size_t i = block_begin_; i < block_end_; ++i) {
-    const TensorRole role = plans_[i].spec.role;
-    if (role == TensorRole::kHead || role == TensorRole::kHeadBias) continue;  // only its inputs are wanted
-    LINNET_RETURN_IF_ERROR(AppendDecoded(checkpoint_, plans_[i], tensors, diagnostic_));
-  }
-  AppendStandInTable(config().model_dim, tensors);
-  return Status::Ok();
-}
-
-// Every window of the exact stream, and after it the same window of the other.
-std::vector<float> CalibrationRun::Interleaved() const {
-  const auto size = static_cast<ptrdiff_t>(options_.window * size_t{config().model_dim});
-  std::vector<float> both;
-  both.reserve(2 * stream_.size());
-  for (ptrdiff_t begin = 0; begin < static_cast<ptrdiff_t>(stream_.size()); begin += size) {
-    both.insert(both.end(), exact_.begin() + begin, exact_.begin() + begin + size);
-    both.insert(both.end(), stream_.begin() + begin, stream_.begin() + begin + size);
-  }
-  return both;
-}
-
-// Both streams through the exact block. The rounded one's output is of no use: it goes through the rounded block later.
 Status CalibrationRun::Gather(size_t index, uint64_t group) {
   gatherer_.Choose(block_begin_, index, group, block_end_);
   const int32_t layer = plans_[index].spec.layer;
-  // Once the exact stream has moved on (a block with more moments than fit), the rest is gathered without it.
-  const bool paired = !exact_.empty() && !exact_advanced_ && layer >= 0;
   PartTensors tensors;
-  LINNET_RETURN_IF_ERROR(AppendExactBlock(&tensors));
+  for (size_t i = block_begin_; i < block_end_; ++i) {
+    const TensorRole role = plans_[i].spec.role;
+    if (role == TensorRole::kHead || role == TensorRole::kHeadBias) continue;  // only its inputs are wanted
+    LINNET_RETURN_IF_ERROR(AppendDecoded(checkpoint_, plans_[i], &tensors, diagnostic_));
+  }
+  AppendStandInTable(config().model_dim, &tensors);
   PartRun run;
   run.window = options_.window;
-  run.inputs = gatherer_.sink(layer < 0, paired ? options_.window : 0);
-  std::vector<float> stream = paired ? Interleaved() : stream_;
+  run.inputs = gatherer_.sink(layer < 0);
+  // The stream itself goes through the rounded block later.
+  std::vector<float> stream = stream_;
   run.stream = stream;
   if (layer < 0) run.logits = {[](void*, size_t, const float*, size_t) {}, nullptr};
   const ModelConfig part = layer < 0 ? HeadPart(config(), 1) : BlockPart(config(), static_cast<uint32_t>(layer));
   LINNET_RETURN_IF_ERROR(RunPart(options_, part, tensors, run, PartOf(step_, 0.0, kGatherShare)));
   gatherer_.Finish();
-  if (!paired) return Status::Ok();
-  const size_t size = options_.window * size_t{config().model_dim};
-  for (size_t i = 0; i * size < exact_.size(); ++i) {
-    std::copy_n(stream.begin() + static_cast<ptrdiff_t>(2 * i * size), size,
-                exact_.begin() + static_cast<ptrdiff_t>(i * size));
-  }
-  exact_advanced_ = true;
   return Status::Ok();
-}
-
-// Where nothing was gathered for the block (it was there from an earlier run, or is not rounded).
-Status CalibrationRun::AdvanceExact() {
-  if (exact_.empty() || exact_advanced_) return Status::Ok();
-  PartTensors tensors;
-  LINNET_RETURN_IF_ERROR(AppendExactBlock(&tensors));
-  PartRun run;
-  run.window = options_.window;
-  run.stream = exact_;
-  const auto layer = static_cast<uint32_t>(plans_[block_begin_].spec.layer);
-  return RunPart(options_, BlockPart(config(), layer), tensors, run, PartOf(step_, 0.0, kGatherShare));
 }
 
 Result<const InputMoments*> CalibrationRun::Moments(size_t index, uint64_t group) {

@@ -67,12 +67,8 @@ class CalibrationRun {
   };
 
   Status Embed();
-  Status EmbedAs(const TensorPlan& table, std::vector<float>* stream);
   Status FinishBlock();
   Status Gather(size_t index, uint64_t group);
-  Status AppendExactBlock(PartTensors* tensors);
-  Status AdvanceExact();
-  std::vector<float> Interleaved() const;
   const ModelConfig& config() const { return checkpoint_.info().config; }
 
   const Checkpoint& checkpoint_;
@@ -82,8 +78,6 @@ class CalibrationRun {
   Diagnostic* const diagnostic_;
   MomentsGatherer gatherer_;
   std::vector<float> stream_;               // [n_windows, window, model_dim]
-  std::vector<float> exact_;                // the same through the unrounded model; empty: no correction
-  bool exact_advanced_ = false;             // exact_ is what the block at hand gives, not what it takes
   size_t block_begin_ = 0, block_end_ = 0;  // plans of the block at hand
   std::vector<Stored> stored_;              // of the block at hand
 };

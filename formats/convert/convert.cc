@@ -261,7 +261,6 @@ Sha256Digest Conversion::ResumeKey(const ConvertOptions& options) const {
   key.Value(options.file_bytes);
   key.Value(options.calibration->window);
   key.Value(options.calibration->damping);
-  key.Value(options.calibration->correction);
   key.Bytes(std::as_bytes(std::span(options.calibration->ids)));
   Sha256 hash;
   hash.Update(key.content());

@@ -27,8 +27,6 @@ struct CalibrationOptions {
   std::vector<int32_t> ids;  // [n_windows, window], each below vocab_size
   uint32_t window = 0;
   float damping = 0.01f;
-  /// How far weights are moved towards those that undo the errors of earlier blocks: 0 (not at all) to 1.
-  float correction = 0.0f;
   /// Moments gathered in one run of a block; a block with more of them (many experts) runs several times.
   uint64_t moments_bytes = uint64_t{1} << 30;
   /// A folder that keeps finished blocks, so that the same conversion goes on from them after an interruption. It

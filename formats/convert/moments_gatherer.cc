@@ -46,54 +46,24 @@ void MomentsGatherer::Choose(size_t begin, size_t first, uint64_t group, size_t 
   }
 }
 
-ProductInputSink MomentsGatherer::sink(bool is_head, size_t exact_window) {
+ProductInputSink MomentsGatherer::sink(bool is_head) {
   is_head_ = is_head;
-  exact_window_ = exact_window;
-  const auto call = [](void* context, size_t tensor, uint32_t group, const float* rows, size_t n_rows,
-                       size_t stream_row) {
+  const auto call = [](void* context, size_t tensor, uint32_t group, const float* rows, size_t n_rows) {
     auto& self = *static_cast<MomentsGatherer*>(context);
     for (Gathered& gathered : self.gathered_) {
       const bool same = gathered.index - self.begin_ == tensor && gathered.group == group;
-      if (!same && !self.is_head_) continue;
-      if (self.exact_window_ > 0) {
-        self.TakePaired(gathered, rows, n_rows, stream_row);
-      } else {
-        self.Take(gathered, rows, n_rows, nullptr);
-      }
+      if (same || self.is_head_) self.Take(gathered, rows, n_rows);
     }
   };
   return {call, this};
 }
 
-// Even windows are exact ones; an odd one's rows go with those of the same places in the window before.
-void MomentsGatherer::TakePaired(Gathered& gathered, const float* rows, size_t n_rows, size_t stream_row) {
-  const TensorRole role = plans_[gathered.index].spec.role;
-  const bool is_expert = role == TensorRole::kExpertUp || role == TensorRole::kExpertDown;
-  const bool is_exact = stream_row / exact_window_ % 2 == 0;
-  const size_t width = gathered.moments.width, place = stream_row % exact_window_;
-  if (is_exact && is_expert) return;
-  if (is_exact) {
-    gathered.exact.resize(exact_window_ * width);
-    std::copy_n(rows, n_rows * width, gathered.exact.data() + place * width);
-    return;
-  }
-  Take(gathered, rows, n_rows, is_expert ? nullptr : gathered.exact.data() + place * width);
-}
-
-void MomentsGatherer::Take(Gathered& gathered, const float* rows, size_t n_rows, const float* exact) {
+void MomentsGatherer::Take(Gathered& gathered, const float* rows, size_t n_rows) {
   const size_t width = gathered.moments.width, capacity = WaitingRows(width);
   gathered.rows.resize(capacity * width);
-  if (exact != nullptr) {
-    gathered.deltas.resize(capacity * width);
-    gathered.moments.cross.resize(width * width);
-  }
   while (n_rows > 0) {
-    const size_t n = std::min(n_rows, capacity - gathered.n_rows), place = gathered.n_rows * width;
-    std::copy_n(rows, n * width, gathered.rows.data() + place);
-    if (exact != nullptr) {
-      for (size_t i = 0; i < n * width; ++i) gathered.deltas[place + i] = exact[i] - rows[i];
-      exact += n * width;
-    }
+    const size_t n = std::min(n_rows, capacity - gathered.n_rows);
+    std::copy_n(rows, n * width, gathered.rows.data() + gathered.n_rows * width);
     gathered.n_rows += n;
     rows += n * width;
     n_rows -= n;
@@ -101,27 +71,18 @@ void MomentsGatherer::Take(Gathered& gathered, const float* rows, size_t n_rows,
   }
 }
 
-void MomentsGatherer::Rotate(const Gathered& gathered, std::vector<float>& rows) {
-  const size_t width = gathered.moments.width;
-  const uint32_t rotation = plans_[gathered.index].spec.rotation_block;
-  if (rotation <= 1) return;
-  options_.pool->ParallelFor(gathered.n_rows, [&](size_t r, size_t) {
-    float* row = rows.data() + r * width;
-    ops::WalshHadamard({row, width}, 1, width, rotation, {row, width});
-  });
-}
-
 void MomentsGatherer::Flush(Gathered& gathered) {
   const size_t width = gathered.moments.width, n = gathered.n_rows;
   if (n == 0) return;
-  const ops::ConstRows inputs = {gathered.rows.data(), width};
-  Rotate(gathered, gathered.rows);
-  ops::AddSecondMoments(inputs, n, width, gathered.moments.matrix.data(), scratch_, *options_.pool);
-  if (!gathered.deltas.empty()) {
-    Rotate(gathered, gathered.deltas);
-    ops::AddCrossMoments({gathered.deltas.data(), width}, inputs, n, width, gathered.moments.cross.data(), scratch_,
-                         *options_.pool);
+  const uint32_t rotation = plans_[gathered.index].spec.rotation_block;
+  if (rotation > 1) {
+    options_.pool->ParallelFor(n, [&](size_t r, size_t) {
+      float* row = gathered.rows.data() + r * width;
+      ops::WalshHadamard({row, width}, 1, width, rotation, {row, width});
+    });
   }
+  ops::AddSecondMoments({gathered.rows.data(), width}, n, width, gathered.moments.matrix.data(), scratch_,
+                        *options_.pool);
   gathered.moments.n_rows += n;
   gathered.n_rows = 0;
 }
@@ -129,7 +90,7 @@ void MomentsGatherer::Flush(Gathered& gathered) {
 void MomentsGatherer::Finish() {
   for (Gathered& gathered : gathered_) {
     Flush(gathered);
-    gathered.rows = gathered.deltas = gathered.exact = {};
+    gathered.rows = {};
   }
 }
 
@@ -142,7 +103,6 @@ const InputMoments* MomentsGatherer::Find(size_t index, uint64_t group) {
   InputMoments& moments = gathered_.front().moments;
   if (!moments.factored) {
     if (moments.n_rows < kMinInputs) moments.n_rows = 0;
-    moments.correction = options_.correction;
     if (!moments.Factor(options_.damping, scratch_, *options_.pool)) ++unseen_;
   }
   return &moments;

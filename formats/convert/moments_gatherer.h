@@ -29,9 +29,7 @@ class MomentsGatherer {
   /// Of each plan only every GroupStride-th group for max_groups.
   void Choose(size_t begin, size_t first, uint64_t group, size_t end, uint64_t max_groups = UINT64_MAX);
   /// What a run of the block [begin, end) fills the room through; `is_head`: the part's only product is the head.
-  /// exact_window: 0, or the window of a stream in which every window of inputs follows the same window of an exact
-  /// stream: the cross moments are gathered too then (but those of experts, whose rows differ).
-  ProductInputSink sink(bool is_head, size_t exact_window = 0);
+  ProductInputSink sink(bool is_head);
   /// Sums what is waiting.
   void Finish();
 
@@ -48,14 +46,11 @@ class MomentsGatherer {
     size_t index = 0;  // of the plan
     uint64_t group = 0;
     InputMoments moments;
-    std::vector<float> rows, deltas;  // waiting to be summed: inputs, and exact inputs minus inputs
+    std::vector<float> rows;  // waiting to be summed
     size_t n_rows = 0;
-    std::vector<float> exact;  // [exact_window, width]
   };
 
-  void Take(Gathered& gathered, const float* rows, size_t n_rows, const float* exact);
-  void TakePaired(Gathered& gathered, const float* rows, size_t n_rows, size_t stream_row);
-  void Rotate(const Gathered& gathered, std::vector<float>& rows);
+  void Take(Gathered& gathered, const float* rows, size_t n_rows);
   void Flush(Gathered& gathered);
 
   const std::vector<TensorPlan>& plans_;
@@ -64,7 +59,6 @@ class MomentsGatherer {
   std::vector<float> scratch_;
   size_t begin_ = 0;
   bool is_head_ = false;
-  size_t exact_window_ = 0;
   uint32_t unseen_ = 0;
 };
 

@@ -143,13 +143,11 @@ bool InputMoments::Factor(float damping, std::span<float> scratch, ops::ThreadPo
     pool.ParallelFor(width, [&](size_t i, size_t) {
       for (size_t j = i; j < width; ++j) matrix[i * width + j] *= scale;
       matrix[i * width + i] += added;
-      for (size_t j = 0; j < cross.size() / width; ++j) cross[i * width + j] *= scale;
     });
     if (ops::FactorSecondMoments(matrix.data(), width, scratch, pool)) return true;
   }
   std::fill(matrix.begin(), matrix.end(), 0.0f);
   for (size_t i = 0; i < width; ++i) matrix[i * width + i] = 1.0f;
-  cross.clear();
   return false;
 }
 
@@ -161,7 +159,6 @@ Status CalibratedRounding::Quantize(std::span<float> rows, size_t columns, const
   const bool q4 = options.dtype == DType::kQ4;
   const size_t n_rows = rows.size() / columns, n_tiles = CeilDiv(n_rows, kRoundingRows);
   const ops::RoundingProblem problem = {.factor = moments.matrix.data(),
-                                        .cross = moments.cross.empty() ? nullptr : moments.cross.data(),
                                         .width = columns,
                                         .block = q4 ? options.block_size : kColumnsQ8,
                                         .search_scales = q4,
@@ -187,7 +184,6 @@ Status CalibratedRounding::Quantize(std::span<float> rows, size_t columns, const
                                     .levels = memory.levels,
                                     .scales = memory.scales,
                                     .scratch = memory.scratch};
-    if (problem.cross != nullptr) ops::CorrectTile(problem, moments.correction, memory.weights, tile);
     CalibratedErrors& sums = tile_errors[index];
     sums.output_error = ops::RoundTile(problem, tile);
     sums.weights.squared_error = SquaredSum(memory.errors, columns * kRoundingRows);

@@ -22,8 +22,6 @@ constexpr float kMomentsDamping = 0.01f;
 struct InputMoments {
   size_t width = 0;
   uint64_t n_rows = 0;        // inputs that were summed
-  float correction = 0.0f;    // CorrectTile's strength, where there is cross
-  std::vector<float> cross;   // [width, width]: sums of (exact input)^T - input^T times input; empty: not gathered
   std::vector<float> matrix;  // [width, width]: sums in the upper triangle; after Factor as ops/second_moments.h says
   bool factored = false;
 

@@ -108,7 +108,7 @@ TEST_SUITE("core") {
     PartRun run;
     run.window = kWindow;
     run.stream = stream;
-    run.inputs = {[](void* context, size_t tensor, uint32_t, const float*, size_t n, size_t) {
+    run.inputs = {[](void* context, size_t tensor, uint32_t, const float*, size_t n) {
                     (*static_cast<std::vector<size_t>*>(context))[tensor] += n;
                   },
                   &rows};
