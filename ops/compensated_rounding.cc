@@ -15,8 +15,8 @@ namespace linnet::ops {
 
 constexpr size_t kMaxRoundingBlock = 128;
 
-// Scales that are tried: the block's weight of largest magnitude divided by each, negated, which puts that weight on the
-// side of the lowest level. formats/quantize/README.md has the measurement.
+// Scales that are tried: the block's weight of largest magnitude divided by each, negated, which puts that weight on
+// the side of the lowest level. formats/quantize/README.md has the measurement.
 constexpr std::array<float, 13> kScaleDivisors = {6.5f,  6.75f, 7.0f,  7.25f, 7.5f, 7.75f, 8.0f,
                                                   8.25f, 8.5f,  8.75f, 9.0f,  9.5f, 10.0f};
 

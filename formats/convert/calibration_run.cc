@@ -129,10 +129,11 @@ Status CalibrationRun::Gather(size_t index, uint64_t group) {
 }
 
 Result<const InputMoments*> CalibrationRun::Moments(size_t index, uint64_t group) {
-  const InputMoments* moments = gatherer_.Find(index, group);
+  const uint32_t block_size = plans_[index].spec.block_size;
+  const InputMoments* moments = gatherer_.Find(index, group, block_size);
   if (moments != nullptr) return moments;
   LINNET_RETURN_IF_ERROR(Gather(index, group));
-  return gatherer_.Find(index, group);
+  return gatherer_.Find(index, group, block_size);
 }
 
 }  // namespace linnet::formats

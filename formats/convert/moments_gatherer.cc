@@ -13,6 +13,9 @@ constexpr size_t kMaxWaitingRows = 512, kMinWaitingRows = 32;
 
 size_t WaitingRows(size_t width) { return std::clamp(width / 4, kMinWaitingRows, kMaxWaitingRows); }
 
+// Columns that stay side by side where no scale asks for it.
+constexpr size_t kAnyBlock = 32;
+
 // A matrix that saw fewer inputs than this (an expert that the text hardly chose) is rounded to nearest: so few say
 // more about the text than about the layer.
 constexpr uint64_t kMinInputs = 64;
@@ -94,7 +97,7 @@ void MomentsGatherer::Finish() {
   }
 }
 
-const InputMoments* MomentsGatherer::Find(size_t index, uint64_t group) {
+const InputMoments* MomentsGatherer::Find(size_t index, uint64_t group, uint32_t block_size) {
   const auto found = std::find_if(gathered_.begin(), gathered_.end(), [&](const Gathered& gathered) {
     return gathered.index == index && gathered.group == group;
   });
@@ -103,7 +106,9 @@ const InputMoments* MomentsGatherer::Find(size_t index, uint64_t group) {
   InputMoments& moments = gathered_.front().moments;
   if (!moments.factored) {
     if (moments.n_rows < kMinInputs) moments.n_rows = 0;
-    if (!moments.Factor(options_.damping, scratch_, *options_.pool)) ++unseen_;
+    const size_t any_block = moments.width % kAnyBlock == 0 ? kAnyBlock : moments.width;
+    const size_t order_block = block_size > 0 ? block_size : any_block;
+    if (!moments.Factor(order_block, options_.damping, scratch_, *options_.pool)) ++unseen_;
   }
   return &moments;
 }

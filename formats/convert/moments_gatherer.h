@@ -34,8 +34,9 @@ class MomentsGatherer {
   void Finish();
 
   /// Factored moments of one group of plan `index`, and forgets all before them; null where there is no room for them.
-  /// Groups come in order. Where a matrix saw too few inputs, rounding to nearest results.
-  const InputMoments* Find(size_t index, uint64_t group);
+  /// Groups come in order. Where a matrix saw too few inputs, rounding to nearest results. block_size: the largest of
+  /// q4 that the matrix is rounded with, 0 for q8.
+  const InputMoments* Find(size_t index, uint64_t group, uint32_t block_size);
   void Clear() { gathered_.clear(); }
 
   uint32_t unseen_matrices() const { return unseen_; }

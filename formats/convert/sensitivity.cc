@@ -141,8 +141,9 @@ Status SensitivityRun::GatherAndMeasure(size_t begin, size_t end, const PartTens
   for (size_t i = begin; i < end; ++i) {
     if (!IsCalibratedForm(plans_[i])) continue;
     TensorSensitivity* sensitivity = Add(i);
+    const uint32_t block_size = sensitivity->forms.front().block_size;  // the largest
     for (uint64_t group = 0; group < plans_[i].groups(); group += GroupStride(plans_[i], kSampledGroups)) {
-      const InputMoments* moments = gatherer_.Find(i, group);
+      const InputMoments* moments = gatherer_.Find(i, group, block_size);
       if (moments == nullptr) {
         gatherer_.Choose(begin, i, group, end, kSampledGroups);
         output = stream_;
@@ -152,7 +153,7 @@ Status SensitivityRun::GatherAndMeasure(size_t begin, size_t end, const PartTens
         run.inputs = gatherer_.sink(false);
         LINNET_RETURN_IF_ERROR(RunPart(options_, BlockPart(config(), layer), tensors, run, Step()));
         gatherer_.Finish();
-        moments = gatherer_.Find(i, group);
+        moments = gatherer_.Find(i, group, block_size);
       }
       LINNET_RETURN_IF_ERROR(MeasureForms(i, sensitivity, group, moments));
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "core/base/check.h"
 #include "core/base/checked.h"
@@ -50,13 +51,16 @@ TileMemory CutMemory(size_t columns, float* memory, int8_t* levels) {
   return tile;
 }
 
-// Rows side by side; lanes without a row hold zeros.
-void Transpose(const float* rows, size_t n_rows, size_t columns, float* out) {
+// Rows side by side, their columns in the order of rounding; lanes without a row hold zeros.
+void Transpose(const float* rows, size_t n_rows, const InputMoments& moments, float* out) {
   constexpr size_t kStrip = 16;  // columns at a time, so that what is written stays in the first cache
+  const size_t columns = moments.width;
   for (size_t begin = 0; begin < columns; begin += kStrip) {
     const size_t end = std::min(columns, begin + kStrip);
     for (size_t r = 0; r < kRoundingRows; ++r) {
-      for (size_t k = begin; k < end; ++k) out[k * kRoundingRows + r] = r < n_rows ? rows[r * columns + k] : 0.0f;
+      for (size_t k = begin; k < end; ++k) {
+        out[k * kRoundingRows + r] = r < n_rows ? rows[r * columns + moments.column(k)] : 0.0f;
+      }
     }
   }
 }
@@ -68,25 +72,27 @@ void SetRowScales(const float* rows, size_t n_rows, size_t columns, float* scale
   }
 }
 
-void StoreQ8(const TileMemory& tile, size_t n_rows, size_t columns, std::byte* data, std::byte* scales) {
+void StoreQ8(const TileMemory& tile, size_t n_rows, const InputMoments& moments, std::byte* data, std::byte* scales) {
   auto* levels = reinterpret_cast<int8_t*>(data);
+  const size_t columns = moments.width;
   for (size_t r = 0; r < n_rows; ++r) {
     reinterpret_cast<float*>(scales)[r] = tile.scales[r];
-    for (size_t k = 0; k < columns; ++k) levels[r * columns + k] = tile.levels[k * kRoundingRows + r];
+    for (size_t k = 0; k < columns; ++k) levels[r * columns + moments.column(k)] = tile.levels[k * kRoundingRows + r];
   }
 }
 
-void StoreQ4(const TileMemory& tile, size_t n_rows, size_t columns, size_t block, std::byte* data, std::byte* scales) {
+void StoreQ4(const TileMemory& tile, size_t n_rows, const InputMoments& moments, size_t block, std::byte* data,
+             std::byte* scales) {
   auto* bytes = reinterpret_cast<uint8_t*>(data);
   auto* stored_scales = reinterpret_cast<uint16_t*>(scales);
-  const size_t n_blocks = columns / block;
+  const size_t columns = moments.width, n_blocks = columns / block;
   for (size_t r = 0; r < n_rows; ++r) {
     for (size_t k = 0; k < columns; k += 2) {
       const int low = tile.levels[k * kRoundingRows + r] + 8, high = tile.levels[(k + 1) * kRoundingRows + r] + 8;
-      bytes[(r * columns + k) / 2] = static_cast<uint8_t>(low | (high << 4));
+      bytes[(r * columns + moments.column(k)) / 2] = static_cast<uint8_t>(low | (high << 4));
     }
     for (size_t b = 0; b < n_blocks; ++b) {
-      stored_scales[r * n_blocks + b] = BF16FromF32(tile.scales[b * kRoundingRows + r]);
+      stored_scales[r * n_blocks + moments.column(b * block) / block] = BF16FromF32(tile.scales[b * kRoundingRows + r]);
     }
   }
 }
@@ -133,11 +139,31 @@ void InputMoments::Reset(size_t new_width) {
   matrix.assign(width * width, 0.0f);
 }
 
-bool InputMoments::Factor(float damping, std::span<float> scratch, ops::ThreadPool& pool) {
+// Largest inputs first: a block's errors are made up for by the blocks after it, so the last ones keep all of theirs.
+void InputMoments::OrderBlocks(ops::ThreadPool& pool) {
+  std::vector<double> sizes(order.size());
+  for (size_t i = 0; i < width; ++i) sizes[i / block] += matrix[i * width + i];
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return sizes[a] > sizes[b]; });
+  std::vector<float> ordered(matrix.size());
+  pool.ParallelFor(width, [&](size_t i, size_t) {
+    for (size_t j = i; j < width; ++j) {
+      const size_t a = column(i), b = column(j);
+      ordered[i * width + j] = matrix[std::min(a, b) * width + std::max(a, b)];  // the sums are in the upper triangle
+    }
+  });
+  matrix = std::move(ordered);
+}
+
+bool InputMoments::Factor(size_t order_block, float damping, std::span<float> scratch, ops::ThreadPool& pool) {
+  LINNET_CHECK(width % order_block == 0);
   factored = true;
+  block = order_block;
+  order.resize(width / block);
+  std::iota(order.begin(), order.end(), 0u);
   double trace = 0.0;
   for (size_t i = 0; i < width; ++i) trace += matrix[i * width + i];
   if (n_rows > 0 && trace > 0.0 && std::isfinite(trace)) {
+    OrderBlocks(pool);
     const auto scale = static_cast<float>(1.0 / static_cast<double>(n_rows));
     const auto added = static_cast<float>(damping * trace / static_cast<double>(width * n_rows));
     pool.ParallelFor(width, [&](size_t i, size_t) {
@@ -155,6 +181,7 @@ Status CalibratedRounding::Quantize(std::span<float> rows, size_t columns, const
                                     const InputMoments& moments, std::span<std::byte> data, std::span<std::byte> scales,
                                     CalibratedErrors* errors) {
   LINNET_CHECK(moments.factored && moments.width == columns && IsQuantized(options.dtype));
+  LINNET_CHECK(options.dtype != DType::kQ4 || moments.block % options.block_size == 0);
   LINNET_RETURN_IF_ERROR(CheckWeights(rows, options.dtype));
   const bool q4 = options.dtype == DType::kQ4;
   const size_t n_rows = rows.size() / columns, n_tiles = CeilDiv(n_rows, kRoundingRows);
@@ -177,7 +204,7 @@ Status CalibratedRounding::Quantize(std::span<float> rows, size_t columns, const
     }
     const TileMemory memory =
         CutMemory(columns, &scratch_[thread * tile_floats], &levels_[thread * columns * kRoundingRows]);
-    Transpose(tile_rows, n, columns, memory.weights);
+    Transpose(tile_rows, n, moments, memory.weights);
     if (!q4) SetRowScales(tile_rows, n, columns, memory.scales);
     const ops::RoundingTile tile = {.weights = memory.weights,
                                     .errors = memory.errors,
@@ -195,9 +222,9 @@ Status CalibratedRounding::Quantize(std::span<float> rows, size_t columns, const
     std::byte* tile_data = data.data() + first * row_bytes;
     std::byte* tile_scales = scales.data() + first * row_scales;
     if (q4) {
-      StoreQ4(memory, n, columns, options.block_size, tile_data, tile_scales);
+      StoreQ4(memory, n, moments, options.block_size, tile_data, tile_scales);
     } else {
-      StoreQ8(memory, n, columns, tile_data, tile_scales);
+      StoreQ8(memory, n, moments, tile_data, tile_scales);
     }
   });
   for (const CalibratedErrors& sums : tile_errors) errors->Add(sums);
@@ -223,7 +250,7 @@ Result<double> CalibratedRounding::Error(std::span<float> rows, size_t columns, 
   SubtractRounded(options, columns, data, scales, rows);
   std::vector<float> tile(TileFloats(columns));
   const TileMemory memory = CutMemory(columns, tile.data(), nullptr);
-  Transpose(rows.data(), n_rows, columns, memory.weights);
+  Transpose(rows.data(), n_rows, *moments, memory.weights);
   const ops::RoundingProblem problem = {.factor = moments->matrix.data(), .width = columns};
   return ops::TileEnergy(problem, {.weights = memory.weights, .scratch = memory.scratch});
 }

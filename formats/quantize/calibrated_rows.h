@@ -21,15 +21,23 @@ constexpr float kMomentsDamping = 0.01f;
 /// spirit: it is as large as width * width floats.
 struct InputMoments {
   size_t width = 0;
-  uint64_t n_rows = 0;        // inputs that were summed
-  std::vector<float> matrix;  // [width, width]: sums in the upper triangle; after Factor as ops/second_moments.h says
-  bool factored = false;
+  uint64_t n_rows = 0;          // inputs that were summed
+  std::vector<float> matrix;    // [width, width]: sums in the upper triangle; after Factor as ops/second_moments.h says
+  bool factored = false;        // what follows, and the matrix then, are in the order of rounding
+  size_t block = 0;             // columns that stay side by side
+  std::vector<uint32_t> order;  // [width / block]: the block that is rounded i-th
 
   /// Zeros. Errors: kOutOfMemory does not exist here: the caller has bounded width.
   void Reset(size_t new_width);
-  /// Divides by the count, adds the damping and factors. Where the inputs say nothing (none, all zeros, not finite) the
-  /// result is that of independent inputs of one size: rounding then goes by the weights alone; returns false.
-  bool Factor(float damping, std::span<float> scratch, ops::ThreadPool& pool);
+  /// Divides by the count, brings blocks of `order_block` columns (it divides the width) into the order in which they
+  /// are rounded, adds the damping and factors. Where the inputs say nothing (none, all zeros, not finite) the result
+  /// is that of independent inputs of one size: rounding then goes by the weights alone; returns false.
+  bool Factor(size_t order_block, float damping, std::span<float> scratch, ops::ThreadPool& pool);
+  /// Once factored: the column that is rounded in this place.
+  size_t column(size_t place) const { return order[place / block] * block + place % block; }
+
+ private:
+  void OrderBlocks(ops::ThreadPool& pool);
 };
 
 /// Sums over rows. The output's are means over the inputs, and are taken over every kOutputSample-th tile only.
@@ -45,9 +53,9 @@ struct CalibratedErrors {
 };
 
 /// Rounds rows of weights to q4 or q8. Shapes and errors as QuantizeRows, which this takes the place of. `moments` are
-/// factored, of the inputs as `options` rotates them. Levels and scales: as the type's, but scales of q4 are those with
-/// the smallest weighted error. The bits depend neither on the pool nor on how rows are cut into calls of multiples of
-/// ops::kRoundingRows.
+/// factored, of the inputs as `options` rotates them, in order of blocks that q4's block size divides. Levels and
+/// scales: as the type's, but scales of q4 are those with the smallest weighted error. The bits depend neither on the
+/// pool nor on how rows are cut into calls of multiples of ops::kRoundingRows.
 class CalibratedRounding {
  public:
   explicit CalibratedRounding(ops::ThreadPool& pool) : pool_(pool) {}

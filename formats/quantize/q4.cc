@@ -7,9 +7,9 @@
 namespace linnet::formats {
 namespace {
 
-// Scales that are tried: the block's weight of largest magnitude divided by each, negated, which puts that weight on the
-// side of the lowest level, -8, rather than of 7. 7 and 8 reproduce grids that came from 4 bits; smaller scales clip the
-// largest weight and round the others finer. README.md has the measurement.
+// Scales that are tried: the block's weight of largest magnitude divided by each, negated, which puts that weight on
+// the side of the lowest level, -8, rather than of 7. 7 and 8 reproduce grids that came from 4 bits; smaller scales
+// clip the largest weight and round the others finer. README.md has the measurement.
 constexpr std::array<float, 13> kDivisors = {6.5f,  6.75f, 7.0f,  7.25f, 7.5f, 7.75f, 8.0f,
                                              8.25f, 8.5f,  8.75f, 9.0f,  9.5f, 10.0f};
 
