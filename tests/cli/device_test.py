@@ -13,19 +13,22 @@ import tiny_checkpoint
 
 LARGEST_STATIC_PROGRAM = 8 << 20
 MACHINES = {40: "armv7", 62: "x86_64", 183: "aarch64"}  # e_machine of an ELF header
-PT_DYNAMIC, PT_INTERP = 2, 3
+PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
+LARGEST_PAGE = {"armv7": 16384, "aarch64": 65536, "x86_64": 4096}  # of Linux kernels: 16 KiB is a Raspberry Pi 5's
 
 
-def segment_types(data):
-    """The types of an ELF file's program headers."""
+def segments(data):
+    """The type and alignment of each of an ELF file's program headers."""
     assert data[:4] == b"\x7fELF", data[:4]
     if data[4] == 2:
         offset, = struct.unpack_from("<Q", data, 32)
         size, count = struct.unpack_from("<HH", data, 54)
+        type_and_alignment = "<I44xQ"
     else:
         offset, = struct.unpack_from("<I", data, 28)
         size, count = struct.unpack_from("<HH", data, 42)
-    return [struct.unpack_from("<I", data, offset + size * i)[0] for i in range(count)]
+        type_and_alignment = "<I24xI"
+    return [struct.unpack_from(type_and_alignment, data, offset + size * i) for i in range(count)]
 
 
 class Program(unittest.TestCase):
@@ -36,9 +39,14 @@ class Program(unittest.TestCase):
             self.data = file.read()
 
     def test_it_needs_no_other_file(self):
-        types = segment_types(self.data)
+        types = [kind for kind, _ in segments(self.data)]
         self.assertNotIn(PT_INTERP, types, "it wants a dynamic linker")
         self.assertNotIn(PT_DYNAMIC, types, "it wants shared libraries")
+
+    def test_it_runs_with_the_largest_pages_of_its_machine(self):
+        alignments = [alignment for kind, alignment in segments(self.data) if kind == PT_LOAD]
+        self.assertGreaterEqual(len(alignments), 2)
+        self.assertGreaterEqual(min(alignments), LARGEST_PAGE[os.environ["LINNET_DEVICE_MACHINE"]])
 
     def test_it_is_small_and_stripped(self):
         self.assertLess(len(self.data), LARGEST_STATIC_PROGRAM)
