@@ -6,8 +6,11 @@ import shutil
 import subprocess
 import sys
 import unittest
+from xml.etree import ElementTree
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+APP = os.path.join(HERE, "..", "..", "examples", "android", "app")
+ANDROID = "{http://schemas.android.com/apk/res/android}"
 sys.path.insert(0, os.path.join(HERE, "..", "cli"))
 import harness  # noqa: E402
 
@@ -29,6 +32,28 @@ class NativeLibrary(unittest.TestCase):
     def test_nothing_but_its_entry_is_visible(self):
         names = [line.split()[-1].split("@")[0] for line in output(NM, "-D", "--defined-only", LIBRARY).splitlines()]
         self.assertEqual(names, ["JNI_OnLoad"])
+
+
+class Project(unittest.TestCase):
+    """What only Gradle and the system read, and so nothing else here would miss."""
+
+    def test_manifest_allows_the_foreground_service(self):
+        manifest = ElementTree.parse(os.path.join(APP, "src", "main", "AndroidManifest.xml")).getroot()
+        granted = {item.get(ANDROID + "name") for item in manifest.iter("uses-permission")}
+        self.assertEqual(granted, {"android.permission." + name for name in
+                                   ["FOREGROUND_SERVICE", "FOREGROUND_SERVICE_SPECIAL_USE", "POST_NOTIFICATIONS"]})
+        service = manifest.find("application/service")
+        self.assertEqual(service.get(ANDROID + "foregroundServiceType"), "specialUse")
+        self.assertEqual(service.get(ANDROID + "exported"), "false")
+        self.assertIsNotNone(service.find("property").get(ANDROID + "value"))
+        self.assertEqual(manifest.find("application/activity").get(ANDROID + "exported"), "true")
+
+    def test_build_is_for_both_abis_from_api_28_on(self):
+        with open(os.path.join(APP, "build.gradle"), encoding="utf-8") as file:
+            build = file.read()
+        for line in ["minSdk 28", "targetSdk 34", "abiFilters 'arm64-v8a', 'x86_64'", "useLegacyPackaging false",
+                     "'-DANDROID_SUPPORT_FLEXIBLE_PAGE_SIZES=ON'"]:
+            self.assertIn(line, build)
 
 
 class App(harness.ProgramTest):
@@ -71,7 +96,7 @@ class App(harness.ProgramTest):
         self.assertEqual(len(counts), 2)
         run = sum(int(count.group(1)) for count in counts)
         print("%d tests of the app ran" % run)
-        self.assertGreaterEqual(run, 11)
+        self.assertGreaterEqual(run, 21)
 
 
 if __name__ == "__main__":

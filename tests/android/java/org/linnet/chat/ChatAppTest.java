@@ -1,15 +1,18 @@
 package org.linnet.chat;
 
+import static org.junit.Assert.assertArrayEquals;
 import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertFalse;
 import static org.junit.Assert.assertNotEquals;
 import static org.junit.Assert.assertNotNull;
+import static org.junit.Assert.assertNull;
 import static org.junit.Assert.assertTrue;
 import static org.junit.Assume.assumeTrue;
 import static org.robolectric.Shadows.shadowOf;
 
+import android.Manifest;
 import android.app.Activity;
-import android.content.ComponentName;
+import android.app.Notification;
 import android.content.Intent;
 import android.net.Uri;
 import android.os.Looper;
@@ -28,6 +31,8 @@ import org.robolectric.android.controller.ActivityController;
 import org.robolectric.android.controller.ServiceController;
 import org.robolectric.annotation.Config;
 import org.robolectric.shadows.ShadowActivity;
+import org.robolectric.shadows.ShadowApplication;
+import org.robolectric.shadows.ShadowService;
 
 /** The activity, the service and the native layer together, as a user drives them. */
 @RunWith(RobolectricTestRunner.class)
@@ -41,10 +46,7 @@ public final class ChatAppTest {
 
     @Before
     public void start() {
-        service = Robolectric.buildService(ChatService.class).create();
-        Intent intent = new Intent(RuntimeEnvironment.getApplication(), ChatService.class);
-        shadowOf(RuntimeEnvironment.getApplication()).setComponentNameAndServiceForBindService(
-                new ComponentName(RuntimeEnvironment.getApplication(), ChatService.class), service.get().onBind(intent));
+        startService();
         activity = Robolectric.buildActivity(ChatActivity.class).setup();
         settle();
     }
@@ -53,6 +55,13 @@ public final class ChatAppTest {
     public void end() {
         activity.pause().stop().destroy();
         service.destroy();
+    }
+
+    private void startService() {
+        service = Robolectric.buildService(ChatService.class).create();
+        Intent intent = new Intent(RuntimeEnvironment.getApplication(), ChatService.class);
+        shadowOf(RuntimeEnvironment.getApplication()).setComponentNameAndServiceForBindService(
+                intent.getComponent(), service.get().onBind(intent));
     }
 
     private ChatActivity view() {
@@ -125,9 +134,10 @@ public final class ChatAppTest {
         chooseModel(CHAT_MODEL);
         awaitState(ChatService.State.PLANNED);
         String plan = view().status.getText().toString();
-        assertTrue(plan, plan.startsWith("Context of 256 tokens, "));
+        assertTrue(plan, plan.contains("Context of 256 tokens, "));
         assertTrue(plan, plan.contains("MiB  conversation (KV cache)"));
         assertTrue(plan, plan.contains("MiB  total"));
+        assertTrue(plan, plan.contains("MiB  free on this device, of "));
         assertTrue(view().load.isEnabled());
         assertFalse(view().send.isEnabled());
         assertFalse(new File(service.get().getNoBackupFilesDir(), "linnet").exists());
@@ -161,6 +171,110 @@ public final class ChatAppTest {
         awaitState(ChatService.State.READY);
         String text = view().transcript.getText().toString();
         assertTrue(text, text.startsWith("> Once upon a time\n, there was a little girl named Lily."));
+    }
+
+    private Notification foreground() {
+        ShadowService shadow = shadowOf(service.get());
+        return shadow.isForegroundStopped() ? null : shadow.getLastForegroundNotification();
+    }
+
+    @Test
+    public void serviceIsInTheForegroundWhileItWorksAndTheNotificationStopsIt() throws Exception {
+        chooseModel(CHAT_MODEL);
+        awaitState(ChatService.State.PLANNED);
+        assertNull(foreground());
+        view().load.performClick();
+        assertArrayEquals(new String[] {Manifest.permission.POST_NOTIFICATIONS},
+                shadowOf(view()).getLastRequestedPermission().requestedPermissions);
+        assertNotNull(foreground());
+        awaitState(ChatService.State.READY);
+        assertNull(foreground());
+        say("hello");
+        assertNotNull(foreground().contentIntent);
+        Intent stop = shadowOf(foreground().actions[0].actionIntent).getSavedIntent();
+        service.get().onStartCommand(stop, 0, 1);
+        awaitState(ChatService.State.READY);
+        assertNull(foreground());
+        assertEquals("", service.get().message());
+    }
+
+    @Test
+    public void stopEndsTheLoadingToo() throws Exception {
+        chooseModel(CHAT_MODEL);
+        awaitState(ChatService.State.PLANNED);
+        view().load.performClick();
+        assertTrue(view().stop.isEnabled());
+        view().stop.performClick();
+        // Either it was still packing, or everything was done before the stop came.
+        await("an end", () -> service.get().state() != ChatService.State.LOADING);
+        if (service.get().state() == ChatService.State.PLANNED) view().load.performClick();
+        awaitState(ChatService.State.READY);
+        say("hello");
+        awaitState(ChatService.State.READY);
+    }
+
+    @Test
+    public void loadingSurvivesARotationAndLeavingEndsTheService() throws Exception {
+        chooseModel(CHAT_MODEL);
+        awaitState(ChatService.State.PLANNED);
+        view().load.performClick();
+        activity.recreate();
+        awaitState(ChatService.State.READY);
+        assertTrue(view().send.isEnabled());
+        ShadowApplication application = shadowOf(RuntimeEnvironment.getApplication());
+        assertEquals(ChatService.class.getName(), application.getNextStartedService().getComponent().getClassName());
+        assertNull(application.getNextStoppedService());
+        view().finish();
+        activity.pause().stop().destroy();
+        assertEquals(ChatService.class.getName(), application.getNextStoppedService().getComponent().getClassName());
+        activity = Robolectric.buildActivity(ChatActivity.class).setup();
+    }
+
+    @Test
+    public void secondActivityIsNotCutOffByTheFirst() throws Exception {
+        ActivityController<ChatActivity> first = activity;
+        activity = Robolectric.buildActivity(ChatActivity.class).setup();
+        settle();
+        first.pause().stop().destroy();
+        chooseModel(CHAT_MODEL);
+        awaitState(ChatService.State.PLANNED);
+        assertTrue(view().load.isEnabled());
+    }
+
+    @Test
+    public void modelAndConversationComeBackInANewProcess() throws Exception {
+        chooseAndLoad(CHAT_MODEL);
+        assertEquals(1, service.get().getContentResolver().getPersistedUriPermissions().size());
+        say("hello");
+        awaitState(ChatService.State.READY);
+        String said = view().transcript.getText().toString();
+        activity.pause().stop().destroy();
+        service.destroy();
+        startService();
+        activity = Robolectric.buildActivity(ChatActivity.class).setup();
+        awaitState(ChatService.State.PLANNED);
+        assertEquals(said, view().transcript.getText().toString());
+        assertTrue(view().status.getText().toString().contains("MiB  total"));
+        view().load.performClick();
+        awaitState(ChatService.State.READY);
+        say("more");
+        awaitState(ChatService.State.READY);
+        assertEquals("", service.get().message());
+        assertTrue(view().transcript.getText().toString().startsWith(said + "> more\n"));
+    }
+
+    @Test
+    public void anotherModelBeginsAnotherConversation() throws Exception {
+        chooseAndLoad(CHAT_MODEL);
+        say("hello");
+        assertFalse(view().choose.isEnabled()); // not while it answers
+        service.get().open(Uri.fromFile(new File(CHAT_MODEL)));
+        assertEquals(ChatService.State.ANSWERING, service.get().state());
+        awaitState(ChatService.State.READY);
+        chooseAndLoad(CHAT_MODEL);
+        assertEquals("", view().transcript.getText().toString());
+        say("hello");
+        awaitState(ChatService.State.READY);
     }
 
     @Test
@@ -205,7 +319,8 @@ public final class ChatAppTest {
     @Test
     public void wrongFilesAreNamedAndAnotherCanBeChosen() throws Exception {
         chooseModel(System.getProperty("linnet.manifest"));
-        await("a failure", () -> service.get().state() == ChatService.State.EMPTY && !service.get().message().isEmpty());
+        await("a failure", () -> !service.get().message().isEmpty());
+        assertEquals(ChatService.State.EMPTY, service.get().state());
         assertTrue(view().status.getText().toString(), view().status.getText().toString().contains("model"));
         chooseAndLoad(CHAT_MODEL);
     }

@@ -14,6 +14,7 @@ import java.io.RandomAccessFile;
 import java.lang.reflect.Field;
 import java.nio.file.Files;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import org.junit.Rule;
 import org.junit.Test;
@@ -67,14 +68,21 @@ public final class LinnetTest {
     }
 
     private String answerFrom(File file, long offset, long length) throws Exception {
-        String[] said = new String[1];
-        withDescriptor(file, descriptor -> {
-            ChatEngine engine = new ChatEngine(descriptor, offset, length, 128, 2);
-            engine.load(folder.newFolder().getPath(), null);
-            said[0] = answer(engine, "hello", 0);
-            engine.close();
-        });
-        return said[0];
+        ChatEngine[] opened = new ChatEngine[1];
+        withDescriptor(file, descriptor -> opened[0] = new ChatEngine(descriptor, offset, length, 128, 2));
+        ChatEngine engine = opened[0]; // whose descriptor is closed
+        engine.load(folder.newFolder().getPath(), null);
+        String said = answer(engine, "hello", 0);
+        engine.close();
+        return said;
+    }
+
+    private ChatEngine loaded(int contextTokens) throws Exception {
+        ChatEngine[] opened = new ChatEngine[1];
+        File file = new File(CHAT_MODEL);
+        withDescriptor(file, descriptor -> opened[0] = new ChatEngine(descriptor, 0, 0, contextTokens, 1));
+        opened[0].load(folder.newFolder().getPath(), null);
+        return opened[0];
     }
 
     @Test
@@ -108,12 +116,77 @@ public final class LinnetTest {
 
     @Test
     public void stopIsAtOnceAndTheNextAnswerIsWhole() throws Exception {
+        ChatEngine engine = loaded(200);
+        assertNotEquals("", answer(engine, "hello", 3));
+        assertTrue(answer(engine, "hello", 0).length() > 3);
+        engine.close();
+    }
+
+    @Test
+    public void textThatWasNotReadLeavesTheConversationAsItWas() throws Exception {
+        ChatEngine engine = loaded(200);
+        String first = answer(engine, "hello", 0);
+        assertEquals(Arrays.asList("hello", first), engine.conversation());
+        engine.prepareAnswer();
+        engine.stop(); // before the prompt is read
+        engine.answer("stopped", null, piece -> fail("an answer: " + piece));
+        assertEquals(Arrays.asList("hello", first), engine.conversation());
+        StringBuilder huge = new StringBuilder();
+        for (int i = 0; i < 300; ++i) huge.append("too long ");
+        try {
+            answer(engine, huge.toString(), 0);
+            fail("a text longer than the context");
+        } catch (LinnetException e) {
+            assertEquals(5, e.status()); // LINNET_CONTEXT_FULL
+        }
+        assertEquals(Arrays.asList("hello", first), engine.conversation());
+        answer(engine, "again", 0);
+        List<String> roles = engine.conversation();
+        assertEquals(0, roles.size() % 2);
+        assertEquals("again", roles.get(roles.size() - 2));
+        engine.close();
+    }
+
+    @Test
+    public void conversationIsRestoredWordForWord() throws Exception {
+        ChatEngine engine = loaded(200);
+        List<String> texts = Arrays.asList("hello \ud83d\ude00", "an answer", "more", "");
+        engine.restore(texts);
+        assertEquals(texts, engine.conversation());
+        assertNotEquals("", answer(engine, "go on", 0));
+        engine.close();
+    }
+
+    @Test
+    public void characterInSeveralTokensComesWhole() throws Exception {
         withDescriptor(new File(CHAT_MODEL), descriptor -> {
-            ChatEngine engine = new ChatEngine(descriptor, 0, 0, 200, 1);
-            engine.load(folder.newFolder().getPath(), null);
-            assertNotEquals("", answer(engine, "hello", 3));
-            assertTrue(answer(engine, "hello", 0).length() > 3);
-            engine.close();
+            long model = Linnet.openModel(descriptor, 0, 0);
+            long decoder = Linnet.createDecoder(model, 2);
+            int[] ids = Linnet.tokenize(model, Linnet.bytes("a\u00e9\ud83d\ude00"), 0);
+            assertArrayEquals(new int[] {'a', 0xc3, 0xa9, 0xf0, 0x9f, 0x98, 0x80}, ids);
+            List<String> pieces = new ArrayList<>();
+            for (int id : ids) pieces.add(Linnet.text(Linnet.push(decoder, id)));
+            assertEquals(Arrays.asList("a", "", "\u00e9", "", "", "", "\ud83d\ude00"), pieces);
+            Linnet.push(decoder, 0xf0);
+            assertEquals("\ufffd", Linnet.text(Linnet.flush(decoder)));
+            Linnet.freeDecoder(decoder);
+            Linnet.freeModel(model);
+        });
+    }
+
+    @Test
+    public void rangeThatTheFileDoesNotHaveIsRefused() throws Exception {
+        long all = new File(CHAT_MODEL).length();
+        long[][] ranges = {{0, all + 1}, {all, 0}, {-1, 0}, {64, all}, {0, Long.MAX_VALUE}};
+        withDescriptor(new File(CHAT_MODEL), descriptor -> {
+            for (long[] range : ranges) {
+                try {
+                    Linnet.freeModel(Linnet.openModel(descriptor, range[0], range[1]));
+                    fail(range[0] + ", " + range[1]);
+                } catch (LinnetException e) {
+                    assertTrue(e.getMessage(), !e.getMessage().isEmpty() && !e.getMessage().contains("\n"));
+                }
+            }
         });
     }
 

@@ -1,10 +1,14 @@
 package org.linnet.chat;
 
+import android.Manifest;
 import android.app.Activity;
 import android.content.ComponentName;
 import android.content.Context;
 import android.content.Intent;
 import android.content.ServiceConnection;
+import android.content.pm.PackageManager;
+import android.net.Uri;
+import android.os.Build;
 import android.os.Bundle;
 import android.os.IBinder;
 import android.view.View;
@@ -18,6 +22,8 @@ import android.widget.TextView;
 /** Draws what ChatService says; keeps nothing itself but what is being typed. */
 public final class ChatActivity extends Activity {
     static final int CHOOSE_MODEL = 1;
+    private static final int ASK_NOTIFICATIONS = 2;
+    private static final String CHOSEN = "chosen";
 
     Button choose;
     Button load;
@@ -29,14 +35,19 @@ public final class ChatActivity extends Activity {
     private ScrollView scroll;
     private ChatService service;
     private boolean bound;
-    private Intent chosen; // a result that came before the service was bound
+    private Uri chosen; // a result that came before the service was bound
+    private final ChatService.Listener drawer = this::draw;
 
     private final ServiceConnection connection = new ServiceConnection() {
         @Override
         public void onServiceConnected(ComponentName name, IBinder binder) {
             service = ((ChatService.LocalBinder) binder).service();
-            service.setListener(ChatActivity.this::draw);
-            if (chosen != null) open(chosen);
+            service.setListener(drawer);
+            if (chosen != null) {
+                open(chosen);
+            } else {
+                service.resume();
+            }
             draw();
         }
 
@@ -50,8 +61,15 @@ public final class ChatActivity extends Activity {
     @Override
     protected void onCreate(Bundle saved) {
         super.onCreate(saved);
+        if (saved != null && saved.getString(CHOSEN) != null) chosen = Uri.parse(saved.getString(CHOSEN));
         setContentView(makeViews());
         draw();
+    }
+
+    @Override
+    protected void onSaveInstanceState(Bundle saved) {
+        super.onSaveInstanceState(saved);
+        if (chosen != null) saved.putString(CHOSEN, chosen.toString());
     }
 
     // Started as well as bound: it lives on while the activity is made anew for a rotated screen.
@@ -65,7 +83,7 @@ public final class ChatActivity extends Activity {
 
     @Override
     protected void onStop() {
-        if (service != null) service.setListener(null);
+        if (service != null) service.removeListener(drawer);
         if (bound) unbindService(connection);
         bound = false;
         service = null;
@@ -83,7 +101,7 @@ public final class ChatActivity extends Activity {
         views.setOrientation(LinearLayout.VERTICAL);
         views.setFitsSystemWindows(true);
         choose = button("Choose a model", view -> chooseModel());
-        load = button("Load", view -> service.load());
+        load = button("Load", view -> load());
         send = button("Send", view -> send());
         stop = button("Stop", view -> service.stop());
         status = new TextView(this);
@@ -127,15 +145,25 @@ public final class ChatActivity extends Activity {
         super.onActivityResult(request, result, data);
         if (request != CHOOSE_MODEL || result != RESULT_OK || data == null || data.getData() == null) return;
         if (service == null) {
-            chosen = data;
+            chosen = data.getData();
         } else {
-            open(data);
+            open(data.getData());
         }
     }
 
-    private void open(Intent data) {
+    private void open(Uri model) {
         chosen = null;
-        service.open(data.getData());
+        service.open(model);
+    }
+
+    // From Android 13 on the service's notification, with its own Stop, is only seen where the user agrees; without it
+    // everything works all the same.
+    private void load() {
+        if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.TIRAMISU
+                && checkSelfPermission(Manifest.permission.POST_NOTIFICATIONS) != PackageManager.PERMISSION_GRANTED) {
+            requestPermissions(new String[] {Manifest.permission.POST_NOTIFICATIONS}, ASK_NOTIFICATIONS);
+        }
+        service.load();
     }
 
     private void send() {
@@ -153,7 +181,21 @@ public final class ChatActivity extends Activity {
         if (service == null) return;
         String text = state == ChatService.State.PLANNED ? service.planText() : "";
         status.setText(service.message().isEmpty() ? text : text + service.message());
-        transcript.setText(service.transcript());
-        scroll.post(() -> scroll.fullScroll(View.FOCUS_DOWN));
+        drawTranscript(service.transcript());
+    }
+
+    // Appends, so that a selection stays; follows the text only where its end is in sight, and leaves the focus where
+    // the user types.
+    private void drawTranscript(String text) {
+        String shown = transcript.getText().toString();
+        if (text.equals(shown)) return;
+        int seen = scroll.getScrollY() + scroll.getHeight();
+        boolean follow = transcript.getHeight() <= seen + transcript.getLineHeight();
+        if (text.startsWith(shown)) {
+            transcript.append(text.substring(shown.length()));
+        } else {
+            transcript.setText(text);
+        }
+        if (follow) scroll.post(() -> scroll.scrollTo(0, transcript.getHeight()));
     }
 }

@@ -33,6 +33,7 @@ final class ChatEngine implements AutoCloseable {
     private final long[] plan;
     private final int threads;
     private final boolean hasTemplate;
+    private final long startedUnixSeconds = System.currentTimeMillis() / 1000; // the template's clock stands still
     private final List<Message> messages = new ArrayList<>();
     private final Object sessionLock = new Object(); // stop() must not meet a session that is being freed
     private long session;
@@ -105,13 +106,19 @@ final class ChatEngine implements AutoCloseable {
         }
     }
 
-    /** Answers `text` until the model ends, the context is full or stop() is called; what was said is remembered. */
+    /**
+     * Answers `text` until the model ends, the context is full or stop() is called; what was said is remembered. A text
+     * that was not read to its end (a stop, a failure) is forgotten: many templates refuse two messages of one role.
+     */
     void answer(String text, Linnet.Progress progress, Listener listener) throws LinnetException {
+        List<Message> before = new ArrayList<>(messages);
         messages.add(new Message("user", text));
         StringBuilder said = new StringBuilder();
+        boolean read = false;
         try {
             int[] ids = prompt();
             int reused = Linnet.setPrompt(session, ids, progress);
+            read = true;
             int[] added = new int[ids.length - reused];
             System.arraycopy(ids, reused, added, 0, added.length);
             Linnet.accept(sampler, added);
@@ -120,12 +127,30 @@ final class ChatEngine implements AutoCloseable {
                 listener.onText(piece);
             });
         } catch (LinnetException e) {
-            if (e.status() != LinnetException.CANCELLED) {
-                if (said.length() == 0) messages.remove(messages.size() - 1);
-                throw e;
-            }
+            if (e.status() != LinnetException.CANCELLED) throw e;
         } finally {
-            if (said.length() != 0) messages.add(new Message(ASSISTANT, said.toString()));
+            if (read) {
+                messages.add(new Message(ASSISTANT, said.toString()));
+            } else {
+                messages.clear();
+                messages.addAll(before);
+            }
+        }
+    }
+
+    /** What was said so far: a text of the user, its answer, and so on. Not while answer() runs. */
+    List<String> conversation() {
+        List<String> texts = new ArrayList<>();
+        for (Message message : messages) texts.add(message.content);
+        return texts;
+    }
+
+    /** Continues a conversation that conversation() gave. */
+    void restore(List<String> texts) {
+        messages.clear();
+        for (int i = 0; i + 1 < texts.size(); i += 2) {
+            messages.add(new Message("user", texts.get(i)));
+            messages.add(new Message(ASSISTANT, texts.get(i + 1)));
         }
     }
 
@@ -172,7 +197,8 @@ final class ChatEngine implements AutoCloseable {
             texts[2 * i] = Linnet.bytes(messages.get(i).role);
             texts[2 * i + 1] = Linnet.bytes(messages.get(i).content);
         }
-        return Linnet.tokenize(model, Linnet.renderChat(model, texts, 0), ENCODE_PARSE_SPECIAL);
+        byte[] rendered = Linnet.renderChat(model, texts, startedUnixSeconds);
+        return Linnet.tokenize(model, rendered, ENCODE_PARSE_SPECIAL);
     }
 
     @Override

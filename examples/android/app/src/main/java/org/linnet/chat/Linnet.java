@@ -31,7 +31,7 @@ final class Linnet {
 
     static native byte[] version();
 
-    /** Maps `length` bytes (0: up to the file's end) at `offset` of a file descriptor, which may be closed afterwards. */
+    /** Maps `length` bytes (0: up to the file's end) at `offset` of a file descriptor, which may be closed after. */
     static native long openModel(int descriptor, long offset, long length) throws LinnetException;
 
     static native void freeModel(long model);
