@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "capi/linnet.h"
@@ -48,8 +49,10 @@ struct ModelState {
   linnet_log_function log = nullptr;
   void* log_context = nullptr;
 
-  mutable std::mutex packed_mutex;  // held while weights are packed
-  std::optional<PackedStore> packed;
+  std::mutex packed_mutex;               // held while weights are packed
+  std::atomic<std::thread::id> loading;  // the thread that holds it: its callbacks must not wait for it
+  std::optional<PackedStore> packed;     // set once, before `loaded`
+  std::atomic<bool> loaded{false};
 };
 
 /// One line of failure besides those of core: what the caller's fault is.

@@ -150,7 +150,7 @@ typedef struct linnet_session_options {
   uint32_t n_threads;      /* 0: the physical cores of the fast cluster */
   int32_t kv_type;         /* LINNET_KV_...; auto: f16 where weights are quantized, else f32 */
   uint64_t memory_budget;  /* bytes that linnet_plan's total may reach; 0: no limit. Context and chunk that are 0 are
-                              then  chosen: the largest that fit */
+                              then chosen: the largest that fit */
 } linnet_session_options;
 
 typedef struct linnet_plan {
@@ -190,16 +190,17 @@ LINNET_EXPORT linnet_status linnet_model_plan(const linnet_model* model, const l
 
 typedef struct linnet_load_options {
   size_t struct_size;
-  const char* cache_folder;          /* where the packed file is kept, made if absent; NULL: weights are packed into
-                                        anonymous memory each time */
+  const char* cache_folder;          /* where the packed file is kept, made if absent, never ""; NULL: weights are
+                                        packed into anonymous memory each time */
   linnet_progress_function progress; /* bytes packed; not called where the packed file exists already */
   void* progress_context;
 } linnet_load_options;
 
 /* Opens the weights packed for this CPU from the cache folder, or makes them there. Where the folder cannot be written
    they are packed into memory, with a warning in the log. Must come before linnet_session_create; a second call does
-   nothing. Two threads or processes may do this at once for the same folder. `options` may be NULL.
-   Errors: LINNET_CANCELLED (nothing is left behind), LINNET_OUT_OF_MEMORY, LINNET_INVALID_MODEL. */
+   nothing, after the first has ended. Two threads or processes may do this at once for the same folder. `options` may
+   be NULL. Errors: LINNET_CANCELLED (nothing is left behind), LINNET_OUT_OF_MEMORY, LINNET_INVALID_MODEL,
+   LINNET_INVALID_ARGUMENT (options; a call from a callback of this very call). */
 LINNET_EXPORT linnet_status linnet_model_load(linnet_model* model, const linnet_load_options* options,
                                               linnet_error* error);
 
@@ -270,7 +271,8 @@ LINNET_EXPORT linnet_status linnet_chat_render_json(const linnet_model* model, c
 typedef struct linnet_session linnet_session;
 
 /* Takes all memory of the session and starts its threads. `options` may be NULL.
-   Errors: LINNET_INVALID_ARGUMENT (options; linnet_model_load has not been called), LINNET_OUT_OF_MEMORY. */
+   Errors: LINNET_INVALID_ARGUMENT (options; linnet_model_load has not been called or has not ended),
+   LINNET_OUT_OF_MEMORY (also where the system has no room for the threads). */
 LINNET_EXPORT linnet_status linnet_session_create(const linnet_model* model, const linnet_session_options* options,
                                                   linnet_session** out, linnet_error* error);
 LINNET_EXPORT void linnet_session_free(linnet_session* session);

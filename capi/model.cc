@@ -72,6 +72,10 @@ Result<Opened> OpenCopy(const FileMapping& mapping, const linnet_model_options& 
 }
 
 Result<Opened> OpenDescriptor(const FileRange& range, const linnet_model_options& options, Diagnostic* diagnostic) {
+  if (range.length == FileMapping::kToEnd) {  // a signed "unknown", as some systems have it
+    return Fail(diagnostic, StatusCode::kInvalidArgument, "the range is not inside the file",
+                "length: expected that of the model, or 0 for all up to the file's end, found -1");
+  }
   const uint64_t length = range.length != 0 ? range.length : FileMapping::kToEnd;
   LINNET_ASSIGN_OR_RETURN(FileMapping mapping,
                           FileMapping::FromDescriptor(range.descriptor, range.offset, length, diagnostic));
@@ -186,10 +190,30 @@ struct LoadProgress {
   }
 };
 
+// Holds a model for its one loading thread. The next one waits.
+class LoadLock {
+ public:
+  explicit LoadLock(ModelState* model) : model_(model), lock_(model->packed_mutex) {
+    model->loading.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  }
+  ~LoadLock() { model_->loading.store(std::thread::id(), std::memory_order_relaxed); }
+
+ private:
+  ModelState* model_;
+  std::lock_guard<std::mutex> lock_;
+};
+
 Status Load(ModelState* model, const linnet_load_options* caller, Diagnostic* diagnostic) {
   LoadProgress progress;
   LINNET_RETURN_IF_ERROR(ReadOptions(caller, "linnet_load_options", &progress.options, diagnostic));
-  const std::lock_guard lock(model->packed_mutex);
+  const char* folder = progress.options.cache_folder;
+  if (folder != nullptr && folder[0] == '\0') {
+    return Misuse(diagnostic, "linnet_model_load: cache_folder is empty; expected a path, or NULL for none");
+  }
+  if (model->loading.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
+    return Misuse(diagnostic, "linnet_model_load: called from a callback of the same model's linnet_model_load");
+  }
+  const LoadLock lock(model);
   if (model->packed) return Status::Ok();
   LINNET_ASSIGN_OR_RETURN(const PackedLayout layout, ComputePackedLayout(model->view));
   PackedStoreHooks hooks;
@@ -197,9 +221,24 @@ Status Load(ModelState* model, const linnet_load_options* caller, Diagnostic* di
   hooks.warn = WarnPacked;
   hooks.warn_context = model;
   std::string path;
-  if (progress.options.cache_folder != nullptr) path = CachePath(*model, layout, progress.options.cache_folder);
+  if (folder != nullptr) path = CachePath(*model, layout, folder);
   LINNET_ASSIGN_OR_RETURN(model->packed, PackedStore::Open(model->file, layout, path, hooks, diagnostic));
+  model->loaded.store(true, std::memory_order_release);
   return Status::Ok();
+}
+
+// A failure of MakePlan with what it cannot say in a static message.
+void ExplainPlan(const Status& status, const ModelConfig& config, const SessionOptions& options,
+                 Diagnostic* diagnostic) {
+  if (status.code() == StatusCode::kOutOfMemory) {
+    diagnostic->Set("memory_budget: expected at least %lld bytes, found %llu", static_cast<long long>(status.value()),
+                    static_cast<unsigned long long>(options.memory_budget));
+  } else if (status.code() == StatusCode::kInvalidArgument && status.value() == options.context_tokens) {
+    const bool learned = config.positions == EmbeddingPositions::kLearned;
+    const uint32_t limit = learned ? config.position_rows - config.position_offset : kMaxContext;
+    diagnostic->Set("context_tokens: expected at most %u, found %u", std::min(limit, kMaxContext),
+                    options.context_tokens);
+  }
 }
 
 }  // namespace
@@ -222,11 +261,7 @@ Result<Plan> PlanFor(const ModelState& model, const linnet_session_options* opti
   session.memory_budget = known.memory_budget;
   session.other_bytes = OtherBytes(model);
   auto plan = MakePlan(model.view, session);
-  if (!plan.ok() && plan.status().code() == StatusCode::kOutOfMemory && diagnostic != nullptr) {
-    diagnostic->Set("memory_budget: expected at least %lld bytes, found %llu",
-                    static_cast<long long>(plan.status().value()),
-                    static_cast<unsigned long long>(known.memory_budget));
-  }
+  if (!plan.ok() && diagnostic != nullptr) ExplainPlan(plan.status(), model.file.config(), session, diagnostic);
   return plan;
 }
 

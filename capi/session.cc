@@ -7,8 +7,7 @@ namespace linnet::capi {
 namespace {
 
 Status CheckLoaded(const ModelState& model, Diagnostic* diagnostic) {
-  const std::lock_guard lock(model.packed_mutex);
-  if (model.packed) return Status::Ok();
+  if (model.loaded.load(std::memory_order_acquire)) return Status::Ok();
   return Misuse(diagnostic, "linnet_session_create: linnet_model_load must come first");
 }
 

@@ -215,6 +215,7 @@ static void TestPlanBeforeLoading(void) {
   options.n_threads = 1;
   options.context_tokens = 0xffffffffu;
   CHECK_FAILS(LINNET_INVALID_ARGUMENT, linnet_model_plan(model, &options, &large, &g_error));
+  CHECK_SAYS("context_tokens: expected at most 16777216, found 4294967295");
   CHECK_FAILS(LINNET_INVALID_ARGUMENT, linnet_session_create(model, NULL, &session, &g_error));
   CHECK_SAYS("linnet_model_load");
   options.context_tokens = 0;
@@ -237,6 +238,46 @@ static int Count(void* context, uint64_t done, uint64_t total) {
   CHECK(done <= total);
   ++*(int*)context;
   return 1;
+}
+
+static void* CreateWhileLoading(void* model) {
+  linnet_error error;
+  linnet_session* session = NULL;
+  CHECK(linnet_session_create(model, NULL, &session, &error) == LINNET_INVALID_ARGUMENT && session == NULL);
+  return NULL;
+}
+
+/* What a callback of linnet_model_load may do with the model: everything but wait for itself. */
+static int UseModelBeingLoaded(void* context, uint64_t done, uint64_t total) {
+  linnet_model* model = context;
+  linnet_plan plan = {0};
+  linnet_error error;
+  pthread_t thread;
+  (void)done;
+  (void)total;
+  plan.struct_size = sizeof(plan);
+  CHECK(linnet_model_plan(model, NULL, &plan, &error) == LINNET_OK);
+  CHECK(linnet_model_load(model, NULL, &error) == LINNET_INVALID_ARGUMENT);
+  CHECK(strstr(error.message, "callback") != NULL);
+  CreateWhileLoading(model);
+  CHECK(pthread_create(&thread, NULL, CreateWhileLoading, model) == 0);
+  pthread_join(thread, NULL);
+  return 1;
+}
+
+static void TestCallbacksOfLoading(void) {
+  linnet_load_options load = {0};
+  linnet_model* model = Open();
+  load.struct_size = sizeof(load);
+  load.progress = UseModelBeingLoaded;
+  load.progress_context = model;
+  CHECK_OK(linnet_model_load(model, &load, &g_error));
+  CHECK_OK(linnet_model_load(model, NULL, &g_error));
+  linnet_session_free(NewSession(model, 32, 4));
+  load.cache_folder = "";
+  CHECK_FAILS(LINNET_INVALID_ARGUMENT, linnet_model_load(model, &load, &g_error));
+  CHECK_SAYS("cache_folder");
+  linnet_model_free(model);
 }
 
 static void TestLoading(void) {
@@ -329,6 +370,8 @@ static void TestDescriptors(void) {
               linnet_model_open_descriptor(descriptor, bytes + 129, 0, NULL, &model, &g_error));
   CHECK_FAILS(LINNET_INVALID_ARGUMENT,
               linnet_model_open_descriptor(descriptor, ~(uint64_t)0, 2, NULL, &model, &g_error));
+  CHECK_FAILS(LINNET_INVALID_ARGUMENT,
+              linnet_model_open_descriptor(descriptor, 128, ~(uint64_t)0, NULL, &model, &g_error));
   CHECK_FAILS(LINNET_INVALID_MODEL, linnet_model_open_descriptor(descriptor, 0, 0, NULL, &model, &g_error));
   CHECK_FAILS(LINNET_INVALID_MODEL, linnet_model_open_descriptor(descriptor, bytes + 128, 0, NULL, &model, &g_error));
   close(descriptor);
@@ -655,6 +698,7 @@ int main(int argc, char** argv) {
   TestStructsOfOtherSizes();
   TestPlanBeforeLoading();
   TestLoading();
+  TestCallbacksOfLoading();
   TestDescriptors();
   model = OpenLoaded();
   TestPrefillIsStopped(model);
