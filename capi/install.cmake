@@ -117,6 +117,19 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE ${deb_${linnet_cpu}})
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-# What Debian 12 ships, with which it is built: shared libraries of another architecture cannot be asked for less.
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.36), libgcc-s1 (>= 12), libstdc++6 (>= 12)")
+# For liblinnet.so. The versions with which it is built: what it needs of them at least is not to be had for another
+# architecture's library, whose packages are not installed here.
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -x c++ -E -dM -include cstddef /dev/null OUTPUT_VARIABLE linnet_macros
+                RESULT_VARIABLE linnet_macros_result)
+string(REGEX MATCH "#define __GLIBC_MINOR__ ([0-9]+)" linnet_match "${linnet_macros}")
+set(linnet_glibc 2.${CMAKE_MATCH_1})
+string(REGEX MATCH "#define _GLIBCXX_RELEASE ([0-9]+)" linnet_match "${linnet_macros}")
+set(linnet_gcc ${CMAKE_MATCH_1})
+if(linnet_macros_result EQUAL 0 AND linnet_gcc)
+  set(CPACK_DEBIAN_PACKAGE_DEPENDS
+    "libc6 (>= ${linnet_glibc}), libgcc-s1 (>= ${linnet_gcc}), libstdc++6 (>= ${linnet_gcc})")
+endif()
+# The loader's cache learns of liblinnet.so.
+file(WRITE ${PROJECT_BINARY_DIR}/generated/triggers "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/generated/triggers)
 include(CPack)

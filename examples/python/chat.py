@@ -12,7 +12,10 @@ from ctypes import byref, c_char, c_char_p, c_float, c_int32, c_int64, c_size_t,
 PARSE_SPECIAL, TEXT_START, CONTINUES = 2, 4, 2  # LINNET_ENCODE_PARSE_SPECIAL, ..._TEXT_START, LINNET_DECODE_CONTINUES
 BUFFER_TOO_SMALL = 9
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "linnet")
-LIBRARY = ctypes.CDLL(os.environ.get("LINNET_LIBRARY") or ctypes.util.find_library("linnet") or "liblinnet.so.0")
+try:
+    LIBRARY = ctypes.CDLL(os.environ.get("LINNET_LIBRARY") or ctypes.util.find_library("linnet") or "liblinnet.so.0")
+except OSError as failure:
+    sys.exit("chat.py: %s; install Linnet or set LINNET_LIBRARY" % failure)
 LIBRARY.linnet_session_remaining.restype = c_uint32
 
 

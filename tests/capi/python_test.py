@@ -26,8 +26,8 @@ class C(harness.ProgramTest):
 
 @unittest.skipIf(len(sys.argv) > 2, "Python here is not the emulated machine's")
 class PythonChat(harness.ProgramTest):
-    def chat(self, *args, stdin, status=0):
-        env = self.environment(LINNET_LIBRARY=LIBRARY)
+    def chat(self, *args, stdin, status=0, library=LIBRARY):
+        env = self.environment(LINNET_LIBRARY=library)
         result = subprocess.run([sys.executable, CHAT, *args], input=stdin.encode(), env=env, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, timeout=300)
         self.assertEqual(result.returncode, status, result.stderr.decode())
@@ -49,6 +49,8 @@ class PythonChat(harness.ProgramTest):
             _, errors = self.chat(path, stdin="", status=1)
             self.assertEqual(len(errors.splitlines()), 1, errors)
             self.assertIn(text, errors)
+        _, errors = self.chat(self.model(), stdin="", status=1, library="/no/such.so")
+        self.assertRegex(errors, r"^chat\.py: /no/such\.so: .*LINNET_LIBRARY\n$")
         _, errors = self.chat(self.model(tokenizer=False), stdin="hello\n", status=1)
         self.assertIn("tokenizer", errors.splitlines()[-1])
 

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -13,6 +12,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "cli"))
 import harness  # noqa: E402
 
 CMAKE, CPACK, BUILD, KIND, CC, TARGET = sys.argv[1:7]
+CFLAGS = os.environ.get("LINNET_CFLAGS", "").split()
 del sys.argv[1:7]
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7": "armhf"}
 
@@ -91,23 +91,45 @@ class Install(harness.ProgramTest):
 
 
 @unittest.skipUnless(shutil.which("dpkg-deb"), "no dpkg-deb")
-class Package(unittest.TestCase):
-    def test_deb(self):
-        with tempfile.TemporaryDirectory() as folder:
-            run(CPACK, "-G", "DEB", "--config", os.path.join(BUILD, "CPackConfig.cmake"), "-B", folder)
-            debs = [name for name in os.listdir(folder) if name.endswith(".deb")]
-            self.assertEqual(len(debs), 1)
-            fields = run("dpkg-deb", "-f", os.path.join(folder, debs[0]))
-            files = run("dpkg-deb", "-c", os.path.join(folder, debs[0]))
+class Package(harness.ProgramTest):
+    """The .deb, unpacked somewhere: no architecture is asked, but by what runs its programs."""
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        run(CPACK, "-G", "DEB", "--config", os.path.join(BUILD, "CPackConfig.cmake"), "-B", cls.folder)
+        cls.debs = [name for name in os.listdir(cls.folder) if name.endswith(".deb")]
+        cls.root = cls.path("root")
+        run("dpkg-deb", "-R", cls.path(cls.debs[0]), cls.root)
+
+    def test_fields_and_files(self):
+        self.assertEqual(len(self.debs), 1)
+        fields = run("dpkg-deb", "-f", self.path(self.debs[0]))
+        files = run("dpkg-deb", "-c", self.path(self.debs[0]))
         architecture = ARCHITECTURES[TARGET.split("-")[0]]
-        self.assertRegex(debs[0], r"^linnet_[0-9.]+_%s\.deb$" % architecture)
-        for field in ("Package: linnet", "Architecture: " + architecture, "Section: science", "Depends: libc6 "):
+        self.assertRegex(self.debs[0], r"^linnet_[0-9.]+_%s\.deb$" % architecture)
+        for field in ("Package: linnet", "Architecture: " + architecture, "Section: science"):
             self.assertIn("\n" + field, "\n" + fields)
         self.assertRegex(fields, r"Version: [0-9]+\.[0-9]+\.[0-9]+\n")
+        self.assertRegex(fields, r"Depends: libc6 \(>= 2\.\d+\), libgcc-s1 \(>= \d+\), libstdc\+\+6 \(>= \d+\)\n")
+        with open(os.path.join(self.root, "DEBIAN", "triggers"), encoding="ascii") as file:
+            self.assertEqual(file.read(), "activate-noawait ldconfig\n")
         for path in ("usr/bin/linnet", "usr/include/linnet.h", "usr/include/linnet/core/session.h", "/liblinnet.a",
                      "/liblinnet.so", "/linnet.pc", "/linnet-config.cmake", "usr/share/doc/linnet/LICENSE",
                      "usr/share/doc/linnet/THIRD_PARTY_NOTICES"):
             self.assertRegex(files, re.escape(path) + r"( -> .*)?\n")
+
+    def test_its_program_and_its_libraries_run(self):
+        lib, include = os.path.join(self.root, "usr", "lib"), os.path.join(self.root, "usr", "include")
+        plan = self.run_ok("plan", self.model(), "--json").text
+        program = os.path.join(self.root, "usr", "bin", "linnet")
+        self.assertEqual(run(*harness.PROGRAM[:-1], program, "plan", self.model(), "--json"), plan)
+        expected = re.search(r'"kv_cache_bytes": ?([0-9]+)', plan).group(1)
+        for name, link in (("static", ["-static", "-llinnet", "-lstdc++", "-lm", "-pthread"]),
+                           ("shared", ["-llinnet", "-Wl,-rpath," + lib])):
+            with self.subTest(library=name):
+                run(CC, *CFLAGS, "-std=c99", "-I", include, os.path.join(HERE, "consumer", "main.c"),
+                    "-o", self.path(name), "-L", lib, *link)
+                self.assertEqual(run(*harness.PROGRAM[:-1], self.path(name), self.model()).split()[-1], expected)
 
 
 if __name__ == "__main__":
