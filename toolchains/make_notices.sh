@@ -48,6 +48,11 @@ write_notices() {
 Linnet is made with the work of others. This file has the licences of what is compiled into its programs (doctest: only
 into its tests). Made by toolchains/make_notices.sh; do not edit.
 $(lock_line)
+
+Statically linked programs also hold parts of the building machine's C and C++ libraries, which come with its compiler:
+the GNU C Library (LGPL-2.1-or-later), libstdc++ and libgcc (GPL-3.0-or-later with the GCC Runtime Library Exception); for
+Android LLVM's libc++ (Apache-2.0 with LLVM Exceptions). Whoever wants another version of them builds the program again
+from this source: cmake --preset TARGET && cmake --build --preset TARGET.
 EOF
   for name in $(lock_entries | awk '{ print $1 }'); do write_notice "$name"; done
 }
