@@ -7,7 +7,8 @@
 #include <cerrno>
 #include <cstdlib>
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__GLIBC__) && !defined(LINNET_STATIC_TEST) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
 #define LINNET_COUNTS_HEAP_CALLS 1
 
 #include <malloc.h>

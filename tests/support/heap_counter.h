@@ -7,7 +7,8 @@
 
 namespace linnet::testing {
 
-/// False under a sanitizer or without glibc: then nothing is counted.
+/// False under a sanitizer, without glibc, and where LINNET_STATIC_TEST says that the program is a static one, which
+/// cannot replace malloc: then nothing is counted.
 bool HeapIsCounted();
 
 /// Calls so far that took or gave back memory, by any thread: heap and mappings.
