@@ -33,8 +33,7 @@ CLI::Option* AddList(CLI::App* command, const std::string& name, int64_t min, in
 CLI::Validator FiniteRange(double min, double max) {
   const auto check = [min, max](std::string& text) -> std::string {
     double value = 0.0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc() && end == text.data() + text.size() && value >= min && value <= max) return "";
+    if (ParseDouble(text, &value) && value >= min && value <= max) return "";
     char message[128];
     std::snprintf(message, sizeof(message), "expected a number from %g to %g, found \"%.40s\"", min, max, text.c_str());
     return message;
