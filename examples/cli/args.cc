@@ -29,18 +29,6 @@ CLI::Option* AddList(CLI::App* command, const std::string& name, int64_t min, in
   return command->add_option_function<std::string>(name, parse, description)->type_name("N,N,...");
 }
 
-// CLI::Range lets NaN pass.
-CLI::Validator FiniteRange(double min, double max) {
-  const auto check = [min, max](std::string& text) -> std::string {
-    double value = 0.0;
-    if (ParseDouble(text, &value) && value >= min && value <= max) return "";
-    char message[128];
-    std::snprintf(message, sizeof(message), "expected a number from %g to %g, found \"%.40s\"", min, max, text.c_str());
-    return message;
-  };
-  return CLI::Validator(check, "NUMBER");
-}
-
 SessionOptions::Kv ToSessionKv(ops::KvType type) {
   switch (type) {
     case ops::KvType::kF32:
@@ -54,6 +42,17 @@ SessionOptions::Kv ToSessionKv(ops::KvType type) {
 }
 
 }  // namespace
+
+CLI::Validator FiniteRange(double min, double max) {
+  const auto check = [min, max](std::string& text) -> std::string {
+    double value = 0.0;
+    if (ParseDouble(text, &value) && value >= min && value <= max) return "";
+    char message[128];
+    std::snprintf(message, sizeof(message), "expected a number from %g to %g, found \"%.40s\"", min, max, text.c_str());
+    return message;
+  };
+  return CLI::Validator(check, "NUMBER");
+}
 
 bool ParseNumbers(std::string_view text, int64_t min, int64_t max, std::vector<int64_t>* numbers) {
   const char* at = text.data();

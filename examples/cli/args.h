@@ -65,6 +65,9 @@ uint64_t ParseBytes(std::string_view text);
 /// "0-3,6": numbers in [0, max] and ranges of them, sorted, each once. False where anything else stands there.
 bool ParseRanges(std::string_view text, uint32_t max, std::vector<uint32_t>* numbers);
 
+/// Accepts a number in [min, max]; unlike CLI::Range not NaN.
+CLI::Validator FiniteRange(double min, double max);
+
 /// Splits "1,2,3" (commas, white space or both) into numbers in [min, max]. False where anything else stands there.
 bool ParseNumbers(std::string_view text, int64_t min, int64_t max, std::vector<int64_t>* numbers);
 

@@ -15,7 +15,7 @@ namespace linnet::cli {
 struct CalibrationTextOptions {
   std::string source;     // a file, or "self"
   uint32_t window = 512;  // tokens that see each other
-  uint32_t windows = 20;  // at most; of a longer text, evenly spread ones
+  uint32_t windows = 0;   // at most; of a longer text, evenly spread ones. 0: 20 of a text, 40 of the model's own
   uint64_t seed = 0;      // of the text that the model writes
   uint32_t threads = 0;
   std::string scratch_path;  // where the model may be written for a while, to write its text

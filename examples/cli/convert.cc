@@ -191,12 +191,14 @@ void AddCalibrationOptions(CLI::App* command, Options* options) {
           "--calibrate", options->calibration.source,
           "Fit the rounding to the inputs that this text gives every layer; self: a text that the model writes")
       ->type_name("TEXT|self");
-  command->add_option("--calibrate-windows", options->calibration.windows, "Windows of the text to use (default: 20)")
+  command
+      ->add_option("--calibrate-windows", options->calibration.windows,
+                   "Windows of the text to use (default: 20, of self 40)")
       ->check(CLI::Range(1u, 4096u));
   command
       ->add_option("--damping", options->damping,
                    "Calibration: part of the inputs' mean square that is added to every direction (default: 0.01)")
-      ->check(CLI::Range(1e-6, 1.0));
+      ->check(FiniteRange(1e-6, 1.0));
   command->add_option("--seed", options->calibration.seed, "Seed of the text that the model writes (default: 0)");
   AddThreadsOption(command, &options->calibration.threads);
 }
@@ -206,7 +208,7 @@ void AddBudgetOptions(CLI::App* command, formats::ConvertOptions* convert) {
       command
           ->add_option("--bits", convert->bits,
                        "Choose every tensor's type by its measured loss, such that all take this many bits per weight")
-          ->check(CLI::Range(4.0, 16.0));
+          ->check(FiniteRange(4.0, 16.0));
   const auto parse = [convert](const std::string& text) {
     if (ParseSize(text, &convert->file_bytes)) return;
     throw CLI::ValidationError("--size", "expected a number of bytes such as 300M or 1.5G, found \"" + text + "\"");

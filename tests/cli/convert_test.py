@@ -193,7 +193,8 @@ class Convert(harness.ProgramTest):
         self.convert_fails(source, "--bits", "4", "--calibrate", self.text(), contains=("--bits: expected at least",))
         self.convert_fails(source, "--size", "1k", "--calibrate", self.text(), contains=("--size: expected at least",))
         for wrong in (("--bits", "5", "--weights", "q4"), ("--size", "many"), ("--bits", "5", "--size", "1M"),
-                      ("--bits", "1"), ("--calibrate-windows", "0"), ("--size", "1M", "--block", "64")):
+                      ("--bits", "1"), ("--bits", "nan"), ("--damping", "nan"),
+                      ("--calibrate-windows", "0"), ("--size", "1M", "--block", "64")):
             with self.subTest(wrong=wrong):
                 result = self.run_program("convert", source, "-o", self.path("wrong.linnet"), *wrong)
                 self.assertEqual(result.returncode, 2, result.errors)
