@@ -18,7 +18,7 @@ struct CalibrationTextOptions {
   uint32_t windows = 0;   // at most; of a longer text, evenly spread ones. 0: 20 of a text, 40 of the model's own
   uint64_t seed = 0;      // of the text that the model writes
   uint32_t threads = 0;
-  std::string scratch_path;  // where the model may be written for a while, to write its text
+  std::string scratch_path;  // a file that is made and removed: the model in a form that writes its text
 };
 
 /// The word that stands for the model's own text.

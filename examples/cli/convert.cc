@@ -1,13 +1,17 @@
 // linnet convert: a checkpoint becomes a model file.
 #include "formats/convert/convert.h"
 
-#include <cstdlib>
+#include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "core/base/parse_double.h"
 #include "core/chat_template.h"
 #include "core/part_runner.h"
 #include "core/tokenizer.h"
@@ -57,8 +61,12 @@ Result<std::unique_ptr<formats::Checkpoint>> OpenSource(const std::string& path,
   return formats::OpenHuggingFaceCheckpoint(path, diagnostic);
 }
 
-// No file of the source may be replaced while it is read.
+// No file that is read may be replaced.
 Status CheckOutput(const Options& options, const formats::Checkpoint& source, Diagnostic* diagnostic) {
+  const std::string& text = options.calibration.source;
+  if (!text.empty() && text != kSelfText) {
+    LINNET_RETURN_IF_ERROR(CheckOutputIsNot(text, options.output, diagnostic));
+  }
   const std::filesystem::path path(options.source);
   const std::filesystem::path folder = platform::IsFolder(options.source) ? path : path.parent_path();
   for (const auto& file : source.files()) {
@@ -95,6 +103,9 @@ void WarnOfText(const std::string& path) {
        template_reason.text());
 }
 
+// In the resume folder: the model while it writes its own text.
+constexpr const char* kWriter = "writer";
+
 // The text and what runs the model on it, while the conversion lasts.
 struct Calibration {
   std::optional<ops::ThreadPool> pool;
@@ -112,11 +123,30 @@ struct Calibration {
     std::error_code ignored;
     for (const auto& file : std::filesystem::directory_iterator(options.resume_folder, ignored)) {
       const std::string name = file.path().filename().string();
-      if (name == "choices" || name.starts_with("block-")) std::filesystem::remove(file.path(), ignored);
+      if (name == "choices" || name == kWriter || name.starts_with("block-")) {
+        std::filesystem::remove(file.path(), ignored);
+      }
     }
     std::filesystem::remove(options.resume_folder, ignored);
   }
 };
+
+// The folder beside the target, and nothing above it. A target that cannot be written is told here, before the work.
+Status MakeResumeFolder(const std::string& output, std::string* folder, Diagnostic* diagnostic) {
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::path(output).parent_path();
+  if (!parent.empty() && !std::filesystem::is_directory(parent, error)) {
+    return Fail(diagnostic, StatusCode::kIoError, "cannot create the file",
+                "%s: expected an existing folder, found none (No such file or directory: %s)", output.c_str(),
+                parent.string().c_str());
+  }
+  if (platform::IsFolder(output)) {
+    return Fail(diagnostic, StatusCode::kIoError, "cannot create the file", "%s: expected a file, found a directory",
+                output.c_str());
+  }
+  *folder = output + ".resume";
+  return platform::MakeFolders(*folder, diagnostic);
+}
 
 Status PrepareCalibration(Options& options, const formats::Checkpoint& source, Calibration* calibration,
                           Diagnostic* diagnostic) {
@@ -125,7 +155,10 @@ Status PrepareCalibration(Options& options, const formats::Checkpoint& source, C
   if (text.source.empty() && !budget) return Status::Ok();
   if (text.source.empty()) text.source = kSelfText;  // losses are measured on a text, of whatever kind
   if (text.threads == 0) text.threads = platform::DefaultThreadCount();
-  text.scratch_path = options.output + ".writer";
+  options.convert.calibration = &calibration->options;
+  LINNET_RETURN_IF_ERROR(formats::CheckConversion(source, options.convert, diagnostic));
+  LINNET_RETURN_IF_ERROR(MakeResumeFolder(options.output, &calibration->options.resume_folder, diagnostic));
+  text.scratch_path = (std::filesystem::path(calibration->options.resume_folder) / kWriter).string();
   LINNET_ASSIGN_OR_RETURN(calibration->options.ids, MakeCalibrationText(source, &text, diagnostic));
   LINNET_ASSIGN_OR_RETURN(calibration->pool, ops::ThreadPool::Create(text.threads));
   calibration->runner.emplace(*calibration->pool);
@@ -133,9 +166,6 @@ Status PrepareCalibration(Options& options, const formats::Checkpoint& source, C
   calibration->options.pool = &*calibration->pool;
   calibration->options.window = text.window;
   calibration->options.damping = options.damping;
-  calibration->options.resume_folder = options.output + ".resume";
-  LINNET_RETURN_IF_ERROR(platform::MakeFolders(calibration->options.resume_folder, diagnostic));
-  options.convert.calibration = &calibration->options;
   return Status::Ok();
 }
 
@@ -145,7 +175,9 @@ Status Run(Options& options, Diagnostic* diagnostic) {
   LINNET_ASSIGN_OR_RETURN(const std::unique_ptr<formats::Checkpoint> source, OpenSource(options.source, diagnostic));
   LINNET_RETURN_IF_ERROR(CheckOutput(options, *source, diagnostic));
   Calibration calibration;
-  LINNET_RETURN_IF_ERROR(PrepareCalibration(options, *source, &calibration, diagnostic));
+  const Status prepared = PrepareCalibration(options, *source, &calibration, diagnostic);
+  if (!prepared.ok()) calibration.RemoveEmptyFolder();
+  LINNET_RETURN_IF_ERROR(prepared);
   formats::ConvertReport report;
   const Status status = RunConversion(*source, options.convert, options.output, "converting", &report, diagnostic);
   if (!status.ok()) calibration.RemoveEmptyFolder();
@@ -160,29 +192,24 @@ Status Run(Options& options, Diagnostic* diagnostic) {
   return Status::Ok();
 }
 
-// "300M", "1.5G", "98362432": bytes, with decimal suffixes.
+// "300M", "1.5GB", "98362432", "286MiB": bytes; K, M and G are decimal, as disks and downloads are counted, Ki, Mi and
+// Gi are not.
 bool ParseSize(const std::string& text, uint64_t* bytes) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  double unit = 1.0;
-  switch (*end) {
-    case 'k':
-    case 'K':
-      unit = 1e3;
-      break;
-    case 'M':
-      unit = 1e6;
-      break;
-    case 'G':
-      unit = 1e9;
-      break;
-    default:
-      break;
-  }
-  if (unit != 1.0) ++end;
-  const bool valid = end != text.c_str() && *end == '\0' && value * unit >= 1.0 && value * unit <= 1e15;
-  if (valid) *bytes = static_cast<uint64_t>(value * unit);
-  return valid;
+  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  double value = 0.0;
+  if (!ParseDouble(std::string_view(text).substr(0, digits), &value)) return false;
+  std::string unit = text.substr(digits);
+  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (unit.ends_with('b')) unit.pop_back();
+  const bool binary = unit.size() == 2 && unit.ends_with('i');
+  if (binary) unit.pop_back();
+  const size_t power = std::string_view("kmg").find(unit);
+  if (unit.size() > 1 || power == std::string_view::npos) return false;
+  const double size =
+      unit.empty() ? value : value * std::pow(binary ? 1024.0 : 1000.0, 1.0 + static_cast<double>(power));
+  if (!(size >= 1.0 && size <= 1e15)) return false;
+  *bytes = static_cast<uint64_t>(size);
+  return true;
 }
 
 void AddCalibrationOptions(CLI::App* command, Options* options) {
@@ -201,6 +228,18 @@ void AddCalibrationOptions(CLI::App* command, Options* options) {
       ->check(FiniteRange(1e-6, 1.0));
   command->add_option("--seed", options->calibration.seed, "Seed of the text that the model writes (default: 0)");
   AddThreadsOption(command, &options->calibration.threads);
+  // An option that would have no effect is a mistake of whoever gave it.
+  command->final_callback([options, command] {
+    const bool budget = command->count("--bits") + command->count("--size") > 0;
+    const std::string& text = options->calibration.source;
+    const bool own_text = text == kSelfText || (text.empty() && budget);
+    for (const char* name : {"--calibrate-windows", "--damping"}) {
+      if (command->count(name) == 0 || budget || !text.empty()) continue;
+      throw CLI::ValidationError(name, "expected --calibrate, --bits or --size beside it, found none of them");
+    }
+    if (command->count("--seed") == 0 || own_text) return;
+    throw CLI::ValidationError("--seed", "expected a text that the model writes (--calibrate self), found none");
+  });
 }
 
 void AddBudgetOptions(CLI::App* command, formats::ConvertOptions* convert) {
@@ -213,8 +252,10 @@ void AddBudgetOptions(CLI::App* command, formats::ConvertOptions* convert) {
     if (ParseSize(text, &convert->file_bytes)) return;
     throw CLI::ValidationError("--size", "expected a number of bytes such as 300M or 1.5G, found \"" + text + "\"");
   };
-  CLI::Option* size =
-      command->add_option_function<std::string>("--size", parse, "The same, by the file's size")->type_name("BYTES");
+  CLI::Option* size = command
+                          ->add_option_function<std::string>(
+                              "--size", parse, "The same, by the file's size (K, M, G are powers of 1000)")
+                          ->type_name("BYTES");
   bits->excludes(size);
   for (CLI::Option* budget : {bits, size}) {
     budget->excludes(command->get_option("--weights"));

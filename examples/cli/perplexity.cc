@@ -134,6 +134,11 @@ Status RunWindows(LoadedModel& model, std::span<const int32_t> ids, const KlShap
 }
 
 Status Run(Options& options, Diagnostic* diagnostic) {
+  if (!options.save_logits.empty()) {
+    for (const std::string& input : {options.run.model, options.text, options.kl_from}) {
+      LINNET_RETURN_IF_ERROR(CheckOutputIsNot(input, options.save_logits, diagnostic));
+    }
+  }
   platform::InterruptScope interrupt;  // so that no part of a --save-logits file stays behind
   if (options.run.context_tokens == 0) options.run.context_tokens = kDefaultWindow;
   LINNET_ASSIGN_OR_RETURN(LoadedModel model, LoadedModel::Load(options.run, kScoredLogitRows, diagnostic));

@@ -40,6 +40,7 @@ class Conversion {
       : checkpoint_(checkpoint), progress_(progress), diagnostic_(diagnostic) {}
 
   Status Run(const ConvertOptions& options, const std::string& target, ConvertReport* report);
+  Status Check(const ConvertOptions& options);
 
  private:
   Status Report(const ConvertProgress& progress);
@@ -58,6 +59,7 @@ class Conversion {
   Result<ModelContent> MakeContent();
   Result<ModelFileWriter> CreateWriter(const std::string& target);
   Status CheckCalibration(const ConvertOptions& options);
+  Status CheckCalibratedTypes(const ConvertOptions& options);
   bool RestoreChoices(std::span<const std::byte> piece, std::vector<ConvertChoice>* choices);
   Status ShareOutBudget(const ConvertOptions& options, const ModelContent& content,
                         std::vector<ConvertChoice>* choices);
@@ -247,6 +249,7 @@ std::string PieceName(int32_t layer) { return "block-" + std::to_string(layer); 
 Sha256Digest Conversion::ResumeKey(const ConvertOptions& options) const {
   PieceWriter key;
   key.Value(kFormatVersion);
+  key.Bytes(std::as_bytes(std::span(std::string_view(LINNET_VERSION))));
   for (const SourceRecord& source : provenance_.sources) {
     key.Bytes(std::as_bytes(std::span(source.name)));
     key.Value(source.size_bytes);
@@ -345,6 +348,12 @@ Result<ModelContent> Conversion::MakeContent() {
   return content;
 }
 
+Status Conversion::CheckCalibratedTypes(const ConvertOptions& options) {
+  if (options.calibration == nullptr || !options.weights || IsQuantized(*options.weights)) return Status::Ok();
+  return Fail(diagnostic_, StatusCode::kInvalidArgument, "nothing to calibrate",
+              "calibration: expected weights of type q4 or q8, found %s", DTypeName(*options.weights));
+}
+
 Status Conversion::CheckCalibration(const ConvertOptions& options) {
   if (options.calibration == nullptr) {
     if (options.bits == 0.0 && options.file_bytes == 0) return Status::Ok();
@@ -352,10 +361,7 @@ Status Conversion::CheckCalibration(const ConvertOptions& options) {
                 "bits or size: expected a calibration text to measure losses with, found none");
   }
   const CalibrationOptions& calibration = *options.calibration;
-  if (options.weights && !IsQuantized(*options.weights)) {
-    return Fail(diagnostic_, StatusCode::kInvalidArgument, "nothing to calibrate",
-                "calibration: expected weights of type q4 or q8, found %s", DTypeName(*options.weights));
-  }
+  LINNET_RETURN_IF_ERROR(CheckCalibratedTypes(options));
   const auto vocab_size = static_cast<int64_t>(checkpoint_.info().config.vocab_size);
   bool valid = calibration.window > 0 && !calibration.ids.empty() && calibration.ids.size() % calibration.window == 0;
   for (const int32_t id : calibration.ids) valid = valid && id >= 0 && id < vocab_size;
@@ -404,6 +410,21 @@ Result<ModelFileWriter> Conversion::CreateWriter(const std::string& target) {
   return ModelFileWriter::Create(target, std::move(specs), diagnostic_);
 }
 
+// Sources are not hashed: records of the same size stand for theirs.
+Status Conversion::Check(const ConvertOptions& options) {
+  const bool budget = options.bits > 0.0 || options.file_bytes > 0;
+  LINNET_RETURN_IF_ERROR(CheckCalibratedTypes(options));
+  LINNET_ASSIGN_OR_RETURN(plans_, PlanTensors(checkpoint_, budget ? ProbeOptions(options) : options, diagnostic_));
+  if (!budget) return Status::Ok();
+  Sha256Digest digest;
+  digest.fill(1);
+  for (const SourceFile& file : checkpoint_.files()) {
+    provenance_.sources.push_back({file.name, file.bytes.size(), digest});
+  }
+  LINNET_ASSIGN_OR_RETURN(const ModelContent content, MakeContent());
+  return CheckBudget(options, checkpoint_.info().config.tied_head, plans_, content, diagnostic_);
+}
+
 Status Conversion::Run(const ConvertOptions& options, const std::string& target, ConvertReport* report) {
   const auto start = std::chrono::steady_clock::now();
   const bool budget = options.bits > 0.0 || options.file_bytes > 0;
@@ -444,6 +465,10 @@ Status Conversion::Run(const ConvertOptions& options, const std::string& target,
 Status Convert(const Checkpoint& checkpoint, const ConvertOptions& options, const std::string& target,
                const ConvertProgressFunction& progress, ConvertReport* report, Diagnostic* diagnostic) {
   return Conversion(checkpoint, progress, diagnostic).Run(options, target, report);
+}
+
+Status CheckConversion(const Checkpoint& checkpoint, const ConvertOptions& options, Diagnostic* diagnostic) {
+  return Conversion(checkpoint, {}, diagnostic).Check(options);
 }
 
 }  // namespace linnet::formats

@@ -139,6 +139,11 @@ Status Convert(const Checkpoint& checkpoint, const ConvertOptions& options, cons
 
 constexpr uint64_t kConvertBufferBytes = 16u << 20;
 
+/// What Convert would refuse before it reads a weight, to be told before a calibration text is made: types that cannot
+/// be calibrated or do not go together, a budget below the model's smallest forms. The ids of `calibration` do not
+/// count. Errors: kInvalidArgument.
+Status CheckConversion(const Checkpoint& checkpoint, const ConvertOptions& options, Diagnostic* diagnostic);
+
 /// The report as lines for people.
 std::string ConvertReportText(const ConvertReport& report);
 /// The report as one JSON object on one line.

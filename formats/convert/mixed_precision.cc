@@ -72,22 +72,6 @@ uint64_t SumBytes(const std::vector<TensorPlan>& plans) {
   return bytes;
 }
 
-// Before anything is measured.
-Status CheckBudget(const ConvertOptions& options, bool tied, const std::vector<TensorPlan>& plans,
-                   const ModelContent& content, Diagnostic* diagnostic) {
-  const std::vector<TensorPlan> smallest = Smallest(options, tied, plans);
-  constexpr const char* kMessage = "the budget is too small for this model";
-  LINNET_ASSIGN_OR_RETURN(const uint64_t file_bytes, FileBytes(smallest, content, diagnostic));
-  if (options.file_bytes > 0 && file_bytes > options.file_bytes) {
-    return Fail(diagnostic, StatusCode::kInvalidArgument, kMessage, "--size: expected at least %llu bytes, found %llu",
-                static_cast<unsigned long long>(file_bytes), static_cast<unsigned long long>(options.file_bytes));
-  }
-  const double bits = 8.0 * static_cast<double>(SumBytes(smallest)) / ParametersOf(plans);
-  if (options.file_bytes > 0 || bits <= options.bits) return Status::Ok();
-  return Fail(diagnostic, StatusCode::kInvalidArgument, kMessage,
-              "--bits: expected at least %.3f bits per weight, found %.3f", bits, options.bits);
-}
-
 // Gives the tensors their forms within `budget` bytes of weights.
 Status Share(const std::vector<TensorSensitivity>& sensitivities, uint64_t budget, std::vector<TensorPlan>* plans,
              std::vector<ConvertChoice>* choices) {
@@ -112,6 +96,22 @@ Status Share(const std::vector<TensorSensitivity>& sensitivities, uint64_t budge
 }
 
 }  // namespace
+
+Status CheckBudget(const ConvertOptions& options, bool tied, const std::vector<TensorPlan>& plans,
+                   const ModelContent& content, Diagnostic* diagnostic) {
+  const std::vector<TensorPlan> smallest = Smallest(options, tied, plans);
+  constexpr const char* kMessage = "the budget is too small for this model";
+  LINNET_ASSIGN_OR_RETURN(const uint64_t file_bytes, FileBytes(smallest, content, diagnostic));
+  if (options.file_bytes > 0 && file_bytes > options.file_bytes) {
+    return Fail(diagnostic, StatusCode::kInvalidArgument, kMessage, "--size: expected at least %llu bytes, found %llu",
+                static_cast<unsigned long long>(file_bytes), static_cast<unsigned long long>(options.file_bytes));
+  }
+  const double bits = 8.0 * static_cast<double>(SumBytes(smallest)) / ParametersOf(plans);
+  if (options.file_bytes > 0 || bits <= options.bits) return Status::Ok();
+  // Rounded up, so that the number is one that works.
+  return Fail(diagnostic, StatusCode::kInvalidArgument, kMessage,
+              "--bits: expected at least %.3f bits per weight, found %.3f", std::ceil(bits * 1e3) / 1e3, options.bits);
+}
 
 void SetForm(DType dtype, uint32_t block_size, TensorPlan* plan) {
   plan->spec.dtype = plan->wanted = dtype;
@@ -139,9 +139,11 @@ Status ChooseByBudget(const Checkpoint& checkpoint, const ConvertOptions& option
   for (TensorSensitivity& sensitivity : sensitivities) {
     sensitivity.forms = Allowed(options, tied, (*plans)[sensitivity.index], std::move(sensitivity.forms));
   }
+  // What CheckBudget has found to fit, whatever is rounded or taken off below.
+  const uint64_t smallest = SumBytes(Smallest(options, tied, *plans));
   if (options.file_bytes == 0) {
     const auto budget = static_cast<uint64_t>(std::floor(options.bits * ParametersOf(*plans) / 8.0));
-    return Share(sensitivities, budget, plans, choices);
+    return Share(sensitivities, std::max(budget, smallest), plans, choices);
   }
   // The gaps of a layout depend on the types: what the file is too large by is taken off until it fits.
   uint64_t budget = options.file_bytes;
@@ -149,7 +151,9 @@ Status ChooseByBudget(const Checkpoint& checkpoint, const ConvertOptions& option
     LINNET_RETURN_IF_ERROR(Share(sensitivities, budget, plans, choices));
     LINNET_ASSIGN_OR_RETURN(const uint64_t file_bytes, FileBytes(*plans, content, diagnostic));
     if (file_bytes <= options.file_bytes) return Status::Ok();
-    budget = std::min(budget, SumBytes(*plans)) - std::min(budget, file_bytes - options.file_bytes);
+    if (budget == smallest) return Status(StatusCode::kInternal, "the smallest forms no longer fit");
+    const uint64_t used = std::min(budget, SumBytes(*plans));
+    budget = std::max(smallest, used - std::min(used, file_bytes - options.file_bytes));
   }
 }
 

@@ -18,6 +18,11 @@ namespace linnet::formats {
 /// The options of the plan that losses are measured with: everything that is not asked for by name in q4.
 ConvertOptions ProbeOptions(const ConvertOptions& options);
 
+/// Whether the smallest forms of `plans` (made with ProbeOptions) fit options.bits or options.file_bytes; measures
+/// nothing. Errors: kInvalidArgument with the least budget that this model can have.
+Status CheckBudget(const ConvertOptions& options, bool tied, const std::vector<TensorPlan>& plans,
+                   const ModelContent& content, Diagnostic* diagnostic);
+
 /// Gives a quantized tensor another form; its rotation stays.
 void SetForm(DType dtype, uint32_t block_size, TensorPlan* plan);
 

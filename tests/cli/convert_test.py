@@ -1,6 +1,7 @@
 """convert, inspect, plan, pack: model files and their errors."""
 import json
 import os
+import re
 import resource
 import shutil
 
@@ -130,7 +131,14 @@ class Convert(harness.ProgramTest):
             file.write(b"GGUF" + bytes(60))
         model = self.path("kept.linnet")
         shutil.copy(self.model(), model)
-        for args, path in ((["convert", source, "-o", weights], weights),
+        text = self.text()
+        logits = self.path("kept.kl")
+        self.run_ok("perplexity", model, text, "--context", "64", "--windows", "1", "--save-logits", logits)
+        scored = ["perplexity", model, text, "--context", "64", "--windows", "1", "--save-logits"]
+        for args, path in ((["convert", source, "-o", text, "--weights", "q4", "--calibrate", text], text),
+                           (scored + [model], model), (scored + [text], text),
+                           (scored + [logits, "--kl-from", logits], logits),
+                           (["convert", source, "-o", weights], weights),
                            (["convert", source, "-o", self.path("link")], weights),
                            (["pack", model, "-o", model], model),
                            (["convert", self.path("some.gguf"), "-o", self.path("some.gguf")], self.path("some.gguf"))):
@@ -192,13 +200,35 @@ class Convert(harness.ProgramTest):
         self.convert_fails(source, "--calibrate", self.text(), "--weights", "f16", contains=("f16",))
         self.convert_fails(source, "--bits", "4", "--calibrate", self.text(), contains=("--bits: expected at least",))
         self.convert_fails(source, "--size", "1k", "--calibrate", self.text(), contains=("--size: expected at least",))
+        # Told before any text is made: writing this one would take longer than the test may.
+        for args in (("--weights", "f16", "--calibrate", "self"), ("--bits", "4"), ("--size", "1KiB")):
+            with self.subTest(args=args):
+                self.convert_fails(source, *args, "--calibrate-windows", "4096", contains=("expected",))
+        target = self.path("nowhere", "deeper", "model.linnet")
+        self.run_fails("convert", source, "-o", target, "--weights", "q4", "--calibrate", self.text(),
+                       contains=(target, "No such file"))
+        self.assertFalse(os.path.exists(self.path("nowhere")), "folders were made for a target that has none")
         for wrong in (("--bits", "5", "--weights", "q4"), ("--size", "many"), ("--bits", "5", "--size", "1M"),
-                      ("--bits", "1"), ("--bits", "nan"), ("--damping", "nan"),
-                      ("--calibrate-windows", "0"), ("--size", "1M", "--block", "64")):
+                      ("--bits", "1"), ("--bits", "nan"), ("--size", "nan"), ("--size", "5X"),
+                      ("--calibrate-windows", "0"),
+                      ("--damping", "nan", "--calibrate", self.text()), ("--damping", "0.02"), ("--seed", "3"),
+                      ("--seed", "3", "--calibrate", self.text()), ("--calibrate-windows", "3"),
+                      ("--size", "1M", "--block", "64")):
             with self.subTest(wrong=wrong):
                 result = self.run_program("convert", source, "-o", self.path("wrong.linnet"), *wrong)
                 self.assertEqual(result.returncode, 2, result.errors)
                 self.assertFalse(os.path.exists(self.path("wrong.linnet")))
+
+    def test_the_least_budget_that_is_told_works(self):
+        source, text, target = self.source("plain"), self.text(), self.path("least.linnet")
+        for option, pattern in (("--bits", r"at least ([0-9.]+) bits"), ("--size", r"at least ([0-9]+) bytes")):
+            with self.subTest(option=option):
+                line = self.convert_fails(source, option, "4" if option == "--bits" else "1KB", "--calibrate", text)
+                least = re.search(pattern, line).group(1)
+                self.run_ok("convert", source, "-o", target, option, least, "--calibrate", text,
+                            "--calibrate-windows", "2")
+                if option == "--size":
+                    self.assertLessEqual(os.path.getsize(target), int(least))
 
     def test_text_that_will_not_work_is_warned_of(self):
         source = self.source("broken_template")
