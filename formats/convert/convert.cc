@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "formats/convert/balanced_checkpoint.h"
 #include "formats/convert/calibration_run.h"
 #include "formats/convert/mixed_precision.h"
 #include "formats/convert/report_builder.h"
@@ -464,7 +465,8 @@ Status Conversion::Run(const ConvertOptions& options, const std::string& target,
 
 Status Convert(const Checkpoint& checkpoint, const ConvertOptions& options, const std::string& target,
                const ConvertProgressFunction& progress, ConvertReport* report, Diagnostic* diagnostic) {
-  return Conversion(checkpoint, progress, diagnostic).Run(options, target, report);
+  LINNET_ASSIGN_OR_RETURN(const BalancedCheckpoint balanced, BalancedCheckpoint::Create(checkpoint, diagnostic));
+  return Conversion(balanced, progress, diagnostic).Run(options, target, report);
 }
 
 Status CheckConversion(const Checkpoint& checkpoint, const ConvertOptions& options, Diagnostic* diagnostic) {
