@@ -251,8 +251,9 @@ TEST_SUITE("formats") {
     const uint64_t few = peak_kib(2), many = peak_kib(10);
     MESSAGE("peak in KiB: ", few, " and ", many);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    // A block has 850 K weights, 3.4 MB as f32: eight more of them would take 27 MB. A heap in pieces takes some.
-    if (few > 0) CHECK(many < few + 8192);
+    // A block has 850 K weights, 3.4 MB as f32: eight more of them would take 27 MB. A heap in pieces takes some: 1 MB
+    // alone, up to 13 in a static program after the cases above.
+    if (few > 0) CHECK(many < few + 18432);
 #endif
   }
 }
