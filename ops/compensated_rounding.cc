@@ -1,7 +1,6 @@
 #include "ops/compensated_rounding.h"
 
 #include <algorithm>
-#include <array>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/compensated_rounding.cc"
@@ -14,11 +13,6 @@
 namespace linnet::ops {
 
 constexpr size_t kMaxRoundingBlock = 128;
-
-// Scales that are tried: the block's weight of largest magnitude divided by each, negated, which puts that weight on
-// the side of the lowest level. formats/quantize/README.md has the measurement.
-constexpr std::array<float, 13> kScaleDivisors = {6.5f,  6.75f, 7.0f,  7.25f, 7.5f, 7.75f, 8.0f,
-                                                  8.25f, 8.5f,  8.75f, 9.0f,  9.5f, 10.0f};
 
 // Columns of a block of a triangle: what lies on the diagonal is small beside the rectangle above it.
 constexpr size_t kTriangleBlock = 32;

@@ -2,6 +2,7 @@
 #ifndef LINNET_OPS_COMPENSATED_ROUNDING_H_
 #define LINNET_OPS_COMPENSATED_ROUNDING_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -11,6 +12,13 @@ namespace linnet::ops {
 
 /// Rows that are rounded together: they are independent, and lie side by side in vectors.
 constexpr size_t kRoundingRows = 64;
+
+/// Scales of q4 that are tried for a block, here and in rounding to nearest: its weight of largest magnitude divided by
+/// each, negated, which puts that weight on the side of the lowest level, -8, rather than of 7. 7 and 8 reproduce grids
+/// that came from 4 bits; smaller scales clip the largest weight and round the others finer.
+/// formats/quantize/README.md has the measurement.
+constexpr std::array<float, 13> kScaleDivisors = {6.5f,  6.75f, 7.0f,  7.25f, 7.5f, 7.75f, 8.0f,
+                                                  8.25f, 8.5f,  8.75f, 9.0f,  9.5f, 10.0f};
 
 /// What all rows of a matrix share.
 struct RoundingProblem {

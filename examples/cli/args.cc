@@ -75,12 +75,17 @@ bool ParseNumbers(std::string_view text, int64_t min, int64_t max, std::vector<i
   }
 }
 
+bool SplitUnit(std::string_view text, double* number, std::string* unit) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  *unit = text.substr(digits);
+  for (char& c : *unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return ParseDouble(text.substr(0, digits), number);
+}
+
 uint64_t ParseBytes(std::string_view text) {
   double number = 0.0;
-  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
-  if (!ParseDouble(text.substr(0, digits), &number)) return 0;
-  std::string unit(text.substr(digits));
-  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string unit;
+  if (!SplitUnit(text, &number, &unit)) return 0;
   if (unit.size() == 3 && unit.ends_with("ib")) unit.resize(1);
   constexpr std::string_view kUnits = "kmgt";
   const size_t power = unit.empty() ? 0 : kUnits.find(unit[0]) + 1;

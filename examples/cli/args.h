@@ -62,6 +62,9 @@ void AddSamplerOptions(CLI::App* command, SamplerArguments* arguments, const std
 /// there.
 uint64_t ParseBytes(std::string_view text);
 
+/// "1.5GiB" -> 1.5, "gib": a number without sign or exponent, and what follows it in small letters.
+bool SplitUnit(std::string_view text, double* number, std::string* unit);
+
 /// "0-3,6": numbers in [0, max] and ranges of them, sorted, each once. False where anything else stands there.
 bool ParseRanges(std::string_view text, uint32_t max, std::vector<uint32_t>* numbers);
 

@@ -1,8 +1,6 @@
 // linnet convert: a checkpoint becomes a model file.
 #include "formats/convert/convert.h"
 
-#include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -11,7 +9,6 @@
 #include <system_error>
 #include <utility>
 
-#include "core/base/parse_double.h"
 #include "core/chat_template.h"
 #include "core/part_runner.h"
 #include "core/tokenizer.h"
@@ -35,7 +32,7 @@ struct Options {
   std::string source, output;
   formats::ConvertOptions convert;
   CalibrationTextOptions calibration;  // source empty: none
-  float damping = 0.01f;
+  float damping = formats::kMomentsDamping;
   bool json = false;
 };
 
@@ -151,8 +148,7 @@ Status MakeResumeFolder(const std::string& output, std::string* folder, Diagnost
 Status PrepareCalibration(Options& options, const formats::Checkpoint& source, Calibration* calibration,
                           Diagnostic* diagnostic) {
   CalibrationTextOptions& text = options.calibration;
-  const bool budget = options.convert.bits > 0.0 || options.convert.file_bytes > 0;
-  if (text.source.empty() && !budget) return Status::Ok();
+  if (text.source.empty() && !options.convert.has_budget()) return Status::Ok();
   if (text.source.empty()) text.source = kSelfText;  // losses are measured on a text, of whatever kind
   if (text.threads == 0) text.threads = platform::DefaultThreadCount();
   options.convert.calibration = &calibration->options;
@@ -195,11 +191,9 @@ Status Run(Options& options, Diagnostic* diagnostic) {
 // "300M", "1.5GB", "98362432", "286MiB": bytes; K, M and G are decimal, as disks and downloads are counted, Ki, Mi and
 // Gi are not.
 bool ParseSize(const std::string& text, uint64_t* bytes) {
-  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
   double value = 0.0;
-  if (!ParseDouble(std::string_view(text).substr(0, digits), &value)) return false;
-  std::string unit = text.substr(digits);
-  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string unit;
+  if (!SplitUnit(text, &value, &unit)) return false;
   if (unit.ends_with('b')) unit.pop_back();
   const bool binary = unit.size() == 2 && unit.ends_with('i');
   if (binary) unit.pop_back();

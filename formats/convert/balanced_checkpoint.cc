@@ -8,7 +8,7 @@ namespace {
 
 // A head is left as it is where the scores' error would not fall to less than this part.
 constexpr double kWorthwhile = 0.5;
-constexpr double kMaxExponent = 12.0;
+constexpr int kMaxExponent = 12;
 constexpr uint64_t kRowsAtOnce = 16;
 
 const TensorRequirement* FindTensor(const std::vector<TensorRequirement>& tensors, TensorRole role, int32_t layer) {
@@ -67,25 +67,26 @@ size_t Partner(const RopeSpec* rope, size_t channel) {
 // Exponents e of one kv head: keys are divided by 2^e, queries multiplied. An error of the rotated, rounded key is
 // about even over the channels and grows with the key's size, and a score sees it times the query's: the product of the
 // two sums of squares is what is made small, by e = log2(k^2 / q^2) / 4. All zeros where that gains little.
-std::vector<double> HeadExponents(const RopeSpec* rope, std::span<const double> q, std::span<const double> k) {
-  std::vector<double> exponents(k.size());
+std::vector<int> HeadExponents(const RopeSpec* rope, std::span<const double> q, std::span<const double> k) {
+  std::vector<double> wanted(k.size());
   double mean = 0.0;
   for (size_t c = 0; c < k.size(); ++c) {
     const size_t partner = Partner(rope, c);
     const double exponent = 0.25 * std::log2((k[c] + k[partner]) / (q[c] + q[partner]));
-    if (!std::isfinite(exponent)) return std::vector<double>(k.size());
-    exponents[c] = exponent;
+    if (!std::isfinite(exponent)) return std::vector<int>(k.size());
+    wanted[c] = exponent;
     mean += exponent / static_cast<double>(k.size());
   }
+  std::vector<int> exponents(k.size());
   double before_q = 0.0, before_k = 0.0, after_q = 0.0, after_k = 0.0;
   for (size_t c = 0; c < k.size(); ++c) {
-    exponents[c] = std::clamp(std::round(exponents[c] - mean), -kMaxExponent, kMaxExponent);
+    exponents[c] = std::clamp(static_cast<int>(std::lround(wanted[c] - mean)), -kMaxExponent, kMaxExponent);
     before_q += q[c];
     before_k += k[c];
-    after_q += std::ldexp(q[c], static_cast<int>(2.0 * exponents[c]));
-    after_k += std::ldexp(k[c], static_cast<int>(-2.0 * exponents[c]));
+    after_q += std::ldexp(q[c], 2 * exponents[c]);
+    after_k += std::ldexp(k[c], -2 * exponents[c]);
   }
-  if (!(after_q * after_k < kWorthwhile * before_q * before_k)) return std::vector<double>(k.size());
+  if (!(after_q * after_k < kWorthwhile * before_q * before_k)) return std::vector<int>(k.size());
   return exponents;
 }
 
@@ -99,13 +100,13 @@ std::vector<float> RowFactors(const AttentionSpec& attention, const RopeSpec* ro
     const size_t first_q = head * group * dim, first_k = (attention.n_heads + head) * dim;
     std::vector<double> q(dim);
     for (size_t row = 0; row < group * dim; ++row) q[row % dim] += energies[first_q + row];
-    const std::vector<double> exponents = HeadExponents(rope, q, std::span(energies).subspan(first_k, dim));
+    const std::vector<int> exponents = HeadExponents(rope, q, std::span(energies).subspan(first_k, dim));
     for (size_t row = 0; row < group * dim; ++row) {
-      factors[first_q + row] = std::ldexp(1.0f, static_cast<int>(exponents[row % dim]));
+      factors[first_q + row] = std::ldexp(1.0f, exponents[row % dim]);
     }
     for (size_t c = 0; c < dim; ++c) {
-      factors[first_k + c] = std::ldexp(1.0f, static_cast<int>(-exponents[c]));
-      any = any || exponents[c] != 0.0;
+      factors[first_k + c] = std::ldexp(1.0f, -exponents[c]);
+      any = any || exponents[c] != 0;
     }
   }
   if (!any) factors.clear();

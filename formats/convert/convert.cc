@@ -58,6 +58,7 @@ class Conversion {
   Status NameWeight(const Status& status, const TensorPlan& plan, const RowRange& range);
   size_t IndexOf(const TensorPlan& plan) const { return static_cast<size_t>(&plan - plans_.data()); }
   Result<ModelContent> MakeContent();
+  Status MakePlans(const ConvertOptions& options);
   Result<ModelFileWriter> CreateWriter(const std::string& target);
   Status CheckCalibration(const ConvertOptions& options);
   Status CheckCalibratedTypes(const ConvertOptions& options);
@@ -80,8 +81,7 @@ class Conversion {
   std::vector<float> rows_;
   std::vector<uint8_t> levels_;  // of a kept grid, with rows_ for its scales
   std::vector<std::byte> data_, scales_;
-  std::optional<CalibrationRun> calibration_storage_;
-  CalibrationRun* calibration_ = nullptr;  // null: none
+  std::optional<CalibrationRun> calibration_;
   std::optional<CalibratedRounding> rounding_;
   // Blocks that an earlier run has finished.
   struct Restored {
@@ -121,7 +121,7 @@ Status Conversion::ReportBlock(double share) {
 // Rows of a tensor have been converted.
 Status Conversion::ReportRows(const TensorPlan& plan, uint64_t elements) {
   block_elements_ += elements;
-  if (calibration_ == nullptr) {
+  if (!calibration_) {
     progress_state_.elements_done += elements;
     return Report(progress_state_);
   }
@@ -163,7 +163,7 @@ Status Conversion::NameWeight(const Status& status, const TensorPlan& plan, cons
 
 Status Conversion::RoundRows(const TensorPlan& plan, const RowRange& range, CalibratedErrors* errors) {
   const InputMoments* moments = nullptr;
-  if (calibration_ != nullptr && IsCalibratedForm(plan)) {
+  if (calibration_ && IsCalibratedForm(plan)) {
     LINNET_ASSIGN_OR_RETURN(moments, calibration_->Moments(IndexOf(plan), range.group));
   }
   rows_.resize(range.count * plan.columns());
@@ -195,7 +195,7 @@ Status Conversion::ConvertPart(const TensorPlan& plan, const RowRange& range, Mo
   data_.resize(bytes.data);
   scales_.resize(bytes.scales);
   LINNET_RETURN_IF_ERROR(plan.keeps_grid ? KeepRows(plan, range, errors) : RoundRows(plan, range, errors));
-  if (calibration_ != nullptr) calibration_->Keep(IndexOf(plan), data_, scales_);
+  if (calibration_) calibration_->Keep(IndexOf(plan), data_, scales_);
   LINNET_RETURN_IF_ERROR(writer->WriteData(data_, diagnostic_));
   return writer->WriteScales(scales_, diagnostic_);
 }
@@ -208,7 +208,7 @@ Status Conversion::ConvertTensor(const TensorPlan& plan, ModelFileWriter* writer
     report->Add(plan, checkpoint_.TypeOf(plan.requirement).name, errors);
     return ReportRows(plan, plan.elements());
   }
-  const bool calibrated = calibration_ != nullptr && IsCalibratedForm(plan);
+  const bool calibrated = calibration_ && IsCalibratedForm(plan);
   const uint64_t part_rows = calibrated ? kCalibratedRows : std::max<uint64_t>(1, kPartElements / plan.columns());
   for (uint64_t group = 0; group < plan.groups(); ++group) {
     for (uint64_t row = 0; row < plan.rows(); row += part_rows) {
@@ -223,14 +223,14 @@ Status Conversion::ConvertTensor(const TensorPlan& plan, ModelFileWriter* writer
 
 Status Conversion::ConvertTensors(ModelFileWriter* writer, ReportBuilder* report) {
   ConvertProgress& progress = progress_state_;
-  progress.stage = calibration_ == nullptr ? "weights" : "calibrated weights";
+  progress.stage = calibration_ ? "calibrated weights" : "weights";
   progress.tensors_total = static_cast<uint32_t>(plans_.size());
   progress.elements_done = progress.elements_total = 0;
   for (const TensorPlan& plan : plans_) progress.elements_total += plan.elements();
   errors_.assign(plans_.size(), {});
   for (size_t i = 0; i < plans_.size(); ++i) {
     // Entering a block finishes the one before.
-    if (calibration_ != nullptr) LINNET_RETURN_IF_ERROR(calibration_->Enter(i));
+    if (calibration_) LINNET_RETURN_IF_ERROR(calibration_->Enter(i));
     progress.role = plans_[i].spec.role;
     progress.layer = plans_[i].spec.layer;
     if (i == 0 || plans_[i - 1].spec.layer != progress.layer) BeginBlock(i);
@@ -357,7 +357,7 @@ Status Conversion::CheckCalibratedTypes(const ConvertOptions& options) {
 
 Status Conversion::CheckCalibration(const ConvertOptions& options) {
   if (options.calibration == nullptr) {
-    if (options.bits == 0.0 && options.file_bytes == 0) return Status::Ok();
+    if (!options.has_budget()) return Status::Ok();
     return Fail(diagnostic_, StatusCode::kInvalidArgument, "a budget needs a calibration text",
                 "bits or size: expected a calibration text to measure losses with, found none");
   }
@@ -405,6 +405,13 @@ Status Conversion::ShareOutBudget(const ConvertOptions& options, const ModelCont
   return store_->Save("choices", saved.content(), diagnostic_);
 }
 
+// With a budget: those that losses are measured with.
+Status Conversion::MakePlans(const ConvertOptions& options) {
+  LINNET_ASSIGN_OR_RETURN(
+      plans_, PlanTensors(checkpoint_, options.has_budget() ? ProbeOptions(options) : options, diagnostic_));
+  return Status::Ok();
+}
+
 Result<ModelFileWriter> Conversion::CreateWriter(const std::string& target) {
   std::vector<TensorSpec> specs;
   for (const TensorPlan& plan : plans_) specs.push_back(plan.spec);
@@ -413,10 +420,9 @@ Result<ModelFileWriter> Conversion::CreateWriter(const std::string& target) {
 
 // Sources are not hashed: records of the same size stand for theirs.
 Status Conversion::Check(const ConvertOptions& options) {
-  const bool budget = options.bits > 0.0 || options.file_bytes > 0;
   LINNET_RETURN_IF_ERROR(CheckCalibratedTypes(options));
-  LINNET_ASSIGN_OR_RETURN(plans_, PlanTensors(checkpoint_, budget ? ProbeOptions(options) : options, diagnostic_));
-  if (!budget) return Status::Ok();
+  LINNET_RETURN_IF_ERROR(MakePlans(options));
+  if (!options.has_budget()) return Status::Ok();
   Sha256Digest digest;
   digest.fill(1);
   for (const SourceFile& file : checkpoint_.files()) {
@@ -428,9 +434,8 @@ Status Conversion::Check(const ConvertOptions& options) {
 
 Status Conversion::Run(const ConvertOptions& options, const std::string& target, ConvertReport* report) {
   const auto start = std::chrono::steady_clock::now();
-  const bool budget = options.bits > 0.0 || options.file_bytes > 0;
   LINNET_RETURN_IF_ERROR(CheckCalibration(options));
-  LINNET_ASSIGN_OR_RETURN(plans_, PlanTensors(checkpoint_, budget ? ProbeOptions(options) : options, diagnostic_));
+  LINNET_RETURN_IF_ERROR(MakePlans(options));
   // First of all, so that a target that cannot be written is told before the work.
   LINNET_ASSIGN_OR_RETURN(ModelFileWriter writer, CreateWriter(target));
   LINNET_RETURN_IF_ERROR(HashSources());
@@ -439,14 +444,13 @@ Status Conversion::Run(const ConvertOptions& options, const std::string& target,
   }
   LINNET_ASSIGN_OR_RETURN(const ModelContent content, MakeContent());
   std::vector<ConvertChoice> choices;
-  if (budget) {
+  if (options.has_budget()) {
     LINNET_RETURN_IF_ERROR(ShareOutBudget(options, content, &choices));
     LINNET_ASSIGN_OR_RETURN(writer, CreateWriter(target));  // for the types that were chosen
   }
   if (options.calibration != nullptr) {
-    calibration_storage_.emplace(
+    calibration_.emplace(
         checkpoint_, plans_, *options.calibration, [this](double share) { return ReportBlock(share); }, diagnostic_);
-    calibration_ = &*calibration_storage_;
     rounding_.emplace(*options.calibration->pool);
   }
   ReportBuilder builder;
@@ -456,7 +460,7 @@ Status Conversion::Run(const ConvertOptions& options, const std::string& target,
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     *report = builder.Take(writer.file_bytes(), seconds.count());
     report->choices = std::move(choices);
-    if (calibration_ != nullptr) report->unseen_matrices = calibration_->unseen_matrices();
+    if (calibration_) report->unseen_matrices = calibration_->unseen_matrices();
   }
   return Status::Ok();
 }

@@ -19,6 +19,10 @@
 
 namespace linnet::formats {
 
+/// Part of the moments' mean diagonal that is added to the diagonal: what keeps directions that the text has hardly
+/// touched from being spent on. formats/quantize/README.md has the measurement.
+constexpr float kMomentsDamping = 0.01f;
+
 /// Rounding that is fitted to the inputs which a text gives every layer (README.md). Runner and pool outlive the
 /// conversion.
 struct CalibrationOptions {
@@ -26,7 +30,7 @@ struct CalibrationOptions {
   ops::ThreadPool* pool = nullptr;
   std::vector<int32_t> ids;  // [n_windows, window], each below vocab_size
   uint32_t window = 0;
-  float damping = 0.01f;
+  float damping = kMomentsDamping;
   /// Moments gathered in one run of a block; a block with more of them (many experts) runs several times.
   uint64_t moments_bytes = uint64_t{1} << 30;
   /// A folder that keeps finished blocks, so that the same conversion goes on from them after an interruption. It
@@ -56,6 +60,8 @@ struct ConvertOptions {
   uint64_t file_bytes = 0;  // of the whole file
   /// Null: every weight is rounded by itself.
   const CalibrationOptions* calibration = nullptr;
+
+  bool has_budget() const { return bits > 0.0 || file_bytes > 0; }
 };
 
 constexpr uint64_t kAutoQ8Parameters = 500'000'000;

@@ -13,10 +13,6 @@
 
 namespace linnet::formats {
 
-/// Part of the moments' mean diagonal that is added to the diagonal: what keeps directions that the text has hardly
-/// touched from being spent on. README.md has the measurement.
-constexpr float kMomentsDamping = 0.01f;
-
 /// Second moments of a layer's inputs in the coordinates of its stored weights, and later their factor. Move-only in
 /// spirit: it is as large as width * width floats.
 struct InputMoments {

@@ -1,17 +1,10 @@
-#include <array>
-
 #include "core/base/float16.h"
 #include "formats/quantize/quantize.h"
 #include "formats/quantize/row_kernels.h"
+#include "ops/compensated_rounding.h"
 
 namespace linnet::formats {
 namespace {
-
-// Scales that are tried: the block's weight of largest magnitude divided by each, negated, which puts that weight on
-// the side of the lowest level, -8, rather than of 7. 7 and 8 reproduce grids that came from 4 bits; smaller scales
-// clip the largest weight and round the others finer. README.md has the measurement.
-constexpr std::array<float, 13> kDivisors = {6.5f,  6.75f, 7.0f,  7.25f, 7.5f, 7.75f, 8.0f,
-                                             8.25f, 8.5f,  8.75f, 9.0f,  9.5f, 10.0f};
 
 // As bf16 stores it, and no nearer to zero than what kernels take.
 float StoredScale(float value) {
@@ -77,7 +70,7 @@ ScaleChoice ChooseScale(const float* w, size_t n) {
     const float squared_error = SquaredError(w, n, scale);
     if (squared_error < best.squared_error) best = {scale, squared_error};
   };
-  for (const float divisor : kDivisors) attempt(largest / divisor);
+  for (const float divisor : ops::kScaleDivisors) attempt(largest / divisor);
   attempt(LeastSquaresScale(w, n, best.scale));
   return best;
 }
