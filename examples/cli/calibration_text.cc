@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string_view>
 #include <system_error>
@@ -90,7 +91,8 @@ int32_t StartToken(const GenerationDefaults& defaults) {
   return defaults.end_ids.empty() ? 0 : defaults.end_ids.front();
 }
 
-// Samples one window from the model's whole distribution; where a text ends, a new one starts in the same window.
+// Samples one window from the model's whole distribution, but for tokens that end a text: what an instruct model writes
+// after them are empty turns, again and again.
 Status WriteWindow(LoadedModel& model, uint32_t window, uint64_t seed, std::vector<int32_t>* ids,
                    Diagnostic* diagnostic) {
   const GenerationDefaults& defaults = model.file().generation();
@@ -101,6 +103,7 @@ Status WriteWindow(LoadedModel& model, uint32_t window, uint64_t seed, std::vect
   OwnedSampler sampler;
   LINNET_RETURN_IF_ERROR(MakeSampler(sampling, vocab_size, &sampler, diagnostic));
   Session& session = model.session();
+  std::vector<float> logits(vocab_size);
   LINNET_RETURN_IF_ERROR(session.Rewind(0));
   int32_t next = StartToken(defaults);
   const size_t end = ids->size() + window;
@@ -109,9 +112,9 @@ Status WriteWindow(LoadedModel& model, uint32_t window, uint64_t seed, std::vect
     ids->push_back(next);
     if (ids->size() == end) return Status::Ok();
     LINNET_RETURN_IF_ERROR(session.position() == 0 ? session.Prefill({&next, 1}) : session.Decode(next));
-    const bool ended = std::find(defaults.end_ids.begin(), defaults.end_ids.end(), next) != defaults.end_ids.end();
-    LINNET_ASSIGN_OR_RETURN(const int32_t sampled, sampler.sampler->Sample(session.logits()));
-    next = ended && next != StartToken(defaults) ? StartToken(defaults) : sampled;
+    std::copy_n(session.logits().begin(), vocab_size, logits.begin());
+    for (const int32_t id : defaults.end_ids) logits[static_cast<size_t>(id)] = std::numeric_limits<float>::lowest();
+    LINNET_ASSIGN_OR_RETURN(next, sampler.sampler->Sample(logits));
   }
 }
 

@@ -72,13 +72,16 @@ Status CalibrationRun::FinishBlock() {
 
 Status CalibrationRun::Enter(size_t index) {
   const int32_t layer = plans_[index].spec.layer;
-  if (index < block_end_ || (layer < 0 && block_end_ == 0)) return Status::Ok();
+  const bool is_inside = index >= block_begin_ && index < block_end_, is_before = layer < 0 && block_end_ == 0;
+  const bool is_last_table = layer < 0 && index < block_begin_ && plans_[block_begin_].spec.layer < 0;
+  if (is_inside || is_before || is_last_table) return Status::Ok();
   if (block_end_ == 0) {
     LINNET_RETURN_IF_ERROR(Embed());
   } else {
     LINNET_RETURN_IF_ERROR(FinishBlock());
   }
-  block_begin_ = block_end_ = index;
+  block_begin_ = std::max(index, block_end_);  // the table comes last where nothing else comes after the blocks
+  block_end_ = block_begin_;
   while (block_end_ < plans_.size() && plans_[block_end_].spec.layer == layer) ++block_end_;
   gatherer_.Clear();
   stored_.clear();
@@ -106,7 +109,7 @@ CalibrationRun::StoredView CalibrationRun::stored(size_t index) const {
 }
 
 Status CalibrationRun::Gather(size_t index, uint64_t group) {
-  gatherer_.Choose(block_begin_, index, group, block_end_);
+  gatherer_.Choose(block_begin_, index, group, index < block_begin_ ? index + 1 : block_end_);
   const int32_t layer = plans_[index].spec.layer;
   PartTensors tensors;
   for (size_t i = block_begin_; i < block_end_; ++i) {

@@ -43,7 +43,8 @@ class CalibrationRun {
   CalibrationRun(const Checkpoint& checkpoint, const std::vector<TensorPlan>& plans, const CalibrationOptions& options,
                  RunStepFunction step, Diagnostic* diagnostic);
 
-  /// To be called before plan `index` is converted: finishes the block before, once a new one begins.
+  /// To be called before plan `index` is converted, in file order but for the table of a tied model, which may come
+  /// last: finishes the block before, once a new one begins.
   Status Enter(size_t index);
   /// The factored moments of the inputs of one group of plan `index`; valid until the next call. Runs the block where
   /// they have not been gathered yet. Groups come in order.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -50,8 +51,9 @@ class Conversion {
   Status ReportRows(const TensorPlan& plan, uint64_t elements);
   Status HashSources();
   Status HashSource(const SourceFile& file, ConvertProgress* progress);
+  std::vector<size_t> ConversionOrder() const;
   Status ConvertTensors(ModelFileWriter* writer, ReportBuilder* report);
-  Status ConvertTensor(const TensorPlan& plan, ModelFileWriter* writer, ReportBuilder* report);
+  Status ConvertTensor(const TensorPlan& plan, ModelFileWriter* writer);
   Status ConvertPart(const TensorPlan& plan, const RowRange& range, ModelFileWriter* writer, CalibratedErrors* errors);
   Status RoundRows(const TensorPlan& plan, const RowRange& range, CalibratedErrors* errors);
   Status KeepRows(const TensorPlan& plan, const RowRange& range, CalibratedErrors* errors);
@@ -94,6 +96,8 @@ class Conversion {
   std::vector<CalibratedErrors> errors_;  // one a plan
   size_t block_begin_ = 0;
   uint64_t block_elements_ = 0, block_total_ = 0;  // converted, and in all
+  bool blocks_begun_ = false;
+  double table_blocks_ = 0.0;  // time that a table takes which comes last, in blocks
 };
 
 Status Conversion::Report(const ConvertProgress& progress) {
@@ -110,12 +114,13 @@ Status Conversion::ReportShare(double share) {
   return Report(progress_state_);
 }
 
-// Blocks count alike: what takes time in them is the same; what lies outside is small beside them.
+// Blocks count alike: what takes time in them is the same. What lies outside is small beside them, but for a table that
+// comes last.
 Status Conversion::ReportBlock(double share) {
-  const double layer = std::max<int32_t>(progress_state_.layer, 0);
-  const bool is_after = progress_state_.layer < 0 && progress_state_.tensors_done > 0 && block_begin_ > 0;
-  const double done = is_after ? 1.0 : (layer + share) / checkpoint_.info().config.n_layers;
-  return ReportShare(std::min(done, 1.0));
+  const double n_layers = checkpoint_.info().config.n_layers;
+  double done = progress_state_.layer + share;
+  if (progress_state_.layer < 0) done = blocks_begun_ ? n_layers + share * table_blocks_ : 0.0;
+  return ReportShare(std::min(done / (n_layers + table_blocks_), 1.0));
 }
 
 // Rows of a tensor have been converted.
@@ -125,8 +130,8 @@ Status Conversion::ReportRows(const TensorPlan& plan, uint64_t elements) {
     progress_state_.elements_done += elements;
     return Report(progress_state_);
   }
-  if (plan.spec.layer < 0) return ReportBlock(0.0);
   const double share = static_cast<double>(block_elements_) / static_cast<double>(block_total_);
+  if (plan.spec.layer < 0) return ReportBlock(IndexOf(plan) == 0 ? std::min(share, 1.0) : 0.0);
   return ReportBlock(kGatherShare + kRoundShare * std::min(share, 1.0));
 }
 
@@ -200,12 +205,11 @@ Status Conversion::ConvertPart(const TensorPlan& plan, const RowRange& range, Mo
   return writer->WriteScales(scales_, diagnostic_);
 }
 
-Status Conversion::ConvertTensor(const TensorPlan& plan, ModelFileWriter* writer, ReportBuilder* report) {
+Status Conversion::ConvertTensor(const TensorPlan& plan, ModelFileWriter* writer) {
   const size_t index = IndexOf(plan);
   CalibratedErrors& errors = errors_[index];
   if (plan.spec.layer >= 0 && !restored_.empty()) {
     LINNET_RETURN_IF_ERROR(WriteRestored(index, writer, &errors));
-    report->Add(plan, checkpoint_.TypeOf(plan.requirement).name, errors);
     return ReportRows(plan, plan.elements());
   }
   const bool calibrated = calibration_ && IsCalibratedForm(plan);
@@ -217,8 +221,17 @@ Status Conversion::ConvertTensor(const TensorPlan& plan, ModelFileWriter* writer
       LINNET_RETURN_IF_ERROR(ReportRows(plan, count * plan.columns()));
     }
   }
-  report->Add(plan, checkpoint_.TypeOf(plan.requirement).name, errors);
   return Status::Ok();
+}
+
+// File order, but for a table that is rounded by the inputs of its products: they are known once all blocks have run.
+std::vector<size_t> Conversion::ConversionOrder() const {
+  std::vector<size_t> order(plans_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const bool table_last =
+      calibration_ && plans_[0].spec.role == TensorRole::kTokenEmbedding && IsCalibratedForm(plans_[0]);
+  if (table_last) std::rotate(order.begin(), order.begin() + 1, order.end());
+  return order;
 }
 
 Status Conversion::ConvertTensors(ModelFileWriter* writer, ReportBuilder* report) {
@@ -228,18 +241,27 @@ Status Conversion::ConvertTensors(ModelFileWriter* writer, ReportBuilder* report
   progress.elements_done = progress.elements_total = 0;
   for (const TensorPlan& plan : plans_) progress.elements_total += plan.elements();
   errors_.assign(plans_.size(), {});
-  for (size_t i = 0; i < plans_.size(); ++i) {
+  const std::vector<size_t> order = ConversionOrder();
+  if (order.back() == 0 && plans_.size() > 1) {
+    // Rounded as the weights of a block are, but never run.
+    const auto table = static_cast<double>(plans_[0].elements()), all = static_cast<double>(progress.elements_total);
+    table_blocks_ = kRoundShare * checkpoint_.info().config.n_layers * table / std::max(all - table, 1.0);
+  }
+  for (const size_t i : order) {
     // Entering a block finishes the one before.
     if (calibration_) LINNET_RETURN_IF_ERROR(calibration_->Enter(i));
     progress.role = plans_[i].spec.role;
     progress.layer = plans_[i].spec.layer;
     if (i == 0 || plans_[i - 1].spec.layer != progress.layer) BeginBlock(i);
     writer->BeginTensor(i);
-    LINNET_RETURN_IF_ERROR(ConvertTensor(plans_[i], writer, report));
+    LINNET_RETURN_IF_ERROR(ConvertTensor(plans_[i], writer));
     checkpoint_.Release(plans_[i].requirement);
     const bool block_ends = i + 1 == plans_.size() || plans_[i + 1].spec.layer != progress.layer;
     if (store_ && progress.layer >= 0 && block_ends) LINNET_RETURN_IF_ERROR(SaveBlock(block_begin_, i + 1));
-    progress.tensors_done = static_cast<uint32_t>(i + 1);
+    ++progress.tensors_done;
+  }
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    report->Add(plans_[i], checkpoint_.TypeOf(plans_[i].requirement).name, errors_[i]);
   }
   return Report(progress);
 }
@@ -277,6 +299,7 @@ void Conversion::BeginBlock(size_t begin) {
   block_elements_ = block_total_ = 0;
   for (size_t i = begin; i < plans_.size() && plans_[i].spec.layer == layer; ++i) block_total_ += plans_[i].elements();
   restored_.clear();
+  blocks_begun_ = blocks_begun_ || layer >= 0;
   if (store_ && layer >= 0) RestoreBlock();
 }
 

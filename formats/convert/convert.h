@@ -116,8 +116,8 @@ struct ConvertChoice {
   DType dtype = DType::kQ8;
   uint32_t block_size = 0;
   uint64_t bytes = 0;
-  double nearest_loss = 0.0;  // KL divergence measured with this tensor alone rounded to nearest, q4/32
-  double loss = 0.0;          // KL divergence expected of the chosen form
+  double probe_loss = 0.0;  // KL divergence measured with this tensor alone rounded, to q4/32 where its width allows
+  double loss = 0.0;        // KL divergence expected of the chosen form
 };
 
 struct ConvertReport {

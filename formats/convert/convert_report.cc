@@ -71,8 +71,8 @@ void AppendFallbacks(const std::vector<ConvertFallback>& fallbacks, std::string*
 // One line for every role and form, the first layers that have it, and what is expected of all together.
 void AppendChoices(const std::vector<ConvertChoice>& choices, std::string* text) {
   if (choices.empty()) return;
-  AppendLine(text, "chosen by measured loss (nats of KL divergence a token; nearest: each alone rounded to q4/32):");
-  AppendLine(text, "%-26s %-8s %8s %14s %12s %12s", "tensor", "type", "tensors", "bytes", "nearest", "expected");
+  AppendLine(text, "chosen by measured loss (nats of KL divergence a token; in q4: each alone as q4/32):");
+  AppendLine(text, "%-26s %-8s %8s %14s %12s %12s", "tensor", "type", "tensors", "bytes", "in q4", "expected");
   double total = 0.0;
   for (size_t i = 0; i < choices.size(); ++i) {
     const ConvertChoice& choice = choices[i];
@@ -87,7 +87,7 @@ void AppendChoices(const std::vector<ConvertChoice>& choices, std::string* text)
     for (auto other = begin; other != choices.end(); ++other) {
       if (!same(*other)) continue;
       bytes += other->bytes;
-      nearest += other->nearest_loss;
+      nearest += other->probe_loss;
       loss += other->loss;
     }
     AppendLine(text, "%-26s %-8s %8td %14llu %12.5f %12.5f", TensorRoleName(choice.role),
@@ -209,7 +209,7 @@ std::string ConvertReportJson(const ConvertReport& report) {
                            {"type", DTypeName(choice.dtype)},
                            {"block_size", choice.block_size},
                            {"bytes", choice.bytes},
-                           {"nearest_loss", choice.nearest_loss},
+                           {"probe_loss", choice.probe_loss},
                            {"loss", choice.loss}});
   }
   const Json json = {{"tensors", report.tensors},

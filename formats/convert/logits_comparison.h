@@ -28,35 +28,55 @@ class LogSumExp {
 };
 
 /// For each of n_streams streams of n_rows rows: KL divergence of its distribution from the reference's, in two passes
-/// over the vocabulary: the reference alone (AddReference), then everything (SetReference, Add).
-struct LogitsComparison {
-  size_t n_rows = 0, n_streams = 0;
-  std::vector<LogSumExp> reference;  // [n_rows]
-  std::vector<LogSumExp> streams;    // [n_streams, n_rows]
-  std::vector<double> weighted;      // [n_streams, n_rows]: sum of p * (reference logit - logit)
-  std::vector<float> chunk;          // [n_rows, chunk]: the reference's logits of the chunk at hand
-  size_t chunk_size = 0;
+/// over the vocabulary, chunk after chunk: AddReference of every row; then SetReference and Add of every row.
+/// Different rows may be added at once.
+class LogitsComparison {
+ public:
+  LogitsComparison(size_t n_rows, size_t n_streams)
+      : n_rows_(n_rows), reference_(n_rows), streams_(n_streams * n_rows), weighted_(n_streams * n_rows) {}
 
-  LogitsComparison(size_t rows, size_t n)
-      : n_rows(rows), n_streams(n), reference(rows), streams(n * rows), weighted(n * rows) {}
+  size_t n_rows() const { return n_rows_; }
 
-  void Add(size_t stream, size_t row, const float* logits) {
-    const float* base = chunk.data() + row * chunk_size;
-    const double shift = reference[row].value();
-    double sum = 0.0;
-    for (size_t i = 0; i < chunk_size; ++i) sum += std::exp(base[i] - shift) * (base[i] - logits[i]);
-    weighted[stream * n_rows + row] += sum;
-    streams[stream * n_rows + row].Add(logits, chunk_size);
+  void AddReference(size_t row, const float* logits, size_t n) { reference_[row].Add(logits, n); }
+
+  /// Makes room for the reference's chunk of n logits a row.
+  void BeginChunk(size_t n) {
+    size_ = n;
+    logits_.resize(n_rows_ * n);
+    weights_.resize(n_rows_ * n);
   }
+  void SetReference(size_t row, const float* logits) {
+    const auto shift = static_cast<float>(reference_[row].value());
+    for (size_t i = 0; i < size_; ++i) {
+      logits_[row * size_ + i] = logits[i];
+      weights_[row * size_ + i] = std::exp(logits[i] - shift);
+    }
+  }
+  void Add(size_t stream, size_t row, const float* logits) {
+    const float *base = logits_.data() + row * size_, *weight = weights_.data() + row * size_;
+    double sum = 0.0;
+    for (size_t i = 0; i < size_; ++i) sum += double{weight[i]} * (base[i] - logits[i]);
+    weighted_[stream * n_rows_ + row] += sum;
+    streams_[stream * n_rows_ + row].Add(logits, size_);
+  }
+
   /// Mean over the rows, in nats.
   double MeanKl(size_t stream) const {
     double sum = 0.0;
-    for (size_t row = 0; row < n_rows; ++row) {
-      const size_t i = stream * n_rows + row;
-      sum += weighted[i] - reference[row].value() + streams[i].value();
+    for (size_t row = 0; row < n_rows_; ++row) {
+      const size_t i = stream * n_rows_ + row;
+      sum += weighted_[i] - reference_[row].value() + streams_[i].value();
     }
-    return sum / static_cast<double>(n_rows);
+    return sum / static_cast<double>(n_rows_);
   }
+
+ private:
+  size_t n_rows_, size_ = 0;
+  std::vector<LogSumExp> reference_;  // [n_rows]
+  std::vector<LogSumExp> streams_;    // [n_streams, n_rows]
+  std::vector<double> weighted_;      // [n_streams, n_rows]: sum of p * (reference logit - logit)
+  std::vector<float> logits_;         // [n_rows, size]: the reference's chunk
+  std::vector<float> weights_;        // and the probabilities of its logits
 };
 
 }  // namespace linnet::formats

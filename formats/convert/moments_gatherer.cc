@@ -20,25 +20,29 @@ constexpr size_t kAnyBlock = 32;
 // more about the text than about the layer.
 constexpr uint64_t kMinInputs = 64;
 
+// The rows of a tied model's table are looked up too, where their errors count as they are: more of the unit matrix.
+// README.md has the measurement.
+constexpr float kTableDamping = 0.1f;
+
 }  // namespace
 
-bool IsCalibratedForm(const TensorPlan& plan) { return HasChoice(plan) && IsLinearRole(plan.spec.role); }
+bool IsCalibratedForm(const TensorPlan& plan) {
+  // The table of a tied model is by far its largest tensor, and q8 costs it next to nothing.
+  const bool is_table = plan.spec.role == TensorRole::kTokenEmbedding;
+  return HasChoice(plan) && plan.is_multiplied && !(is_table && plan.spec.dtype == DType::kQ8);
+}
 
 MomentsGatherer::MomentsGatherer(const std::vector<TensorPlan>& plans, const CalibrationOptions& options)
     : plans_(plans), options_(options), scratch_(ops::SecondMomentsScratchFloats(options.pool->n_threads())) {}
 
-uint64_t GroupStride(const TensorPlan& plan, uint64_t max_groups) {
-  return max_groups >= plan.groups() ? 1 : (plan.groups() + max_groups - 1) / max_groups;
-}
-
-void MomentsGatherer::Choose(size_t begin, size_t first, uint64_t group, size_t end, uint64_t max_groups) {
+void MomentsGatherer::Choose(size_t begin, size_t first, uint64_t group, size_t end) {
   gathered_.clear();
   begin_ = begin;
   uint64_t bytes = 0;
   for (size_t i = first; i < end; ++i) {
     if (!IsCalibratedForm(plans_[i])) continue;
     const uint64_t width = plans_[i].columns(), size = width * width * sizeof(float);
-    for (uint64_t g = i == first ? group : 0; g < plans_[i].groups(); g += GroupStride(plans_[i], max_groups)) {
+    for (uint64_t g = i == first ? group : 0; g < plans_[i].groups(); ++g) {
       if (!gathered_.empty() && bytes + size > options_.moments_bytes) return;
       bytes += size;
       gathered_.emplace_back();
@@ -108,7 +112,9 @@ const InputMoments* MomentsGatherer::Find(size_t index, uint64_t group, uint32_t
     if (moments.n_rows < kMinInputs) moments.n_rows = 0;
     const size_t any_block = moments.width % kAnyBlock == 0 ? kAnyBlock : moments.width;
     const size_t order_block = block_size > 0 ? block_size : any_block;
-    if (!moments.Factor(order_block, options_.damping, scratch_, *options_.pool)) ++unseen_;
+    const bool is_table = plans_[index].spec.role == TensorRole::kTokenEmbedding;
+    const float damping = is_table ? std::max(kTableDamping, options_.damping) : options_.damping;
+    if (!moments.Factor(order_block, damping, scratch_, *options_.pool)) ++unseen_;
   }
   return &moments;
 }

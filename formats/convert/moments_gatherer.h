@@ -16,9 +16,6 @@ namespace linnet::formats {
 /// True where the tensor's rounding goes by moments.
 bool IsCalibratedForm(const TensorPlan& plan);
 
-/// Distance of the groups that stand for all where at most max_groups are looked at.
-uint64_t GroupStride(const TensorPlan& plan, uint64_t max_groups);
-
 class MomentsGatherer {
  public:
   /// Everything outlives the gatherer. `plans` are all tensors in file order.
@@ -26,8 +23,7 @@ class MomentsGatherer {
 
   /// Makes room for matrices of plans [begin, end) from group `group` of plan `first` on, in file order: as many as
   /// CalibrationOptions::moments_bytes hold, one at least. The others are forgotten.
-  /// Of each plan only every GroupStride-th group for max_groups.
-  void Choose(size_t begin, size_t first, uint64_t group, size_t end, uint64_t max_groups = UINT64_MAX);
+  void Choose(size_t begin, size_t first, uint64_t group, size_t end);
   /// What a run of the block [begin, end) fills the room through; `is_head`: the part's only product is the head.
   ProductInputSink sink(bool is_head);
   /// Sums what is waiting.

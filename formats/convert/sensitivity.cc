@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/base/checked.h"
 #include "formats/convert/logits_comparison.h"
 #include "formats/convert/model_parts.h"
 #include "formats/quantize/quantize.h"
@@ -12,10 +13,12 @@
 namespace linnet::formats {
 namespace {
 
-// The probe: windows of the calibration text and their tokens. The first quarter of each is context only.
-constexpr uint32_t kProbeWindows = 2, kProbeTokens = 128;
-// Rows of a matrix (of an expert) that are rounded in each form, tiles evenly spread, and experts that are looked at.
-constexpr size_t kSampledTiles = 4, kSampledGroups = 4;
+// The probes: beginnings of the calibration text's last windows, of a fifth of them at most.
+constexpr uint32_t kProbeWindows = 4, kProbeTokens = 128;
+// Tiles of a matrix that are rounded in each form, evenly spread; of each expert one at least.
+constexpr uint64_t kSampledTiles = 4;
+// Rows that are rounded at once.
+constexpr uint64_t kRowsAtOnce = 512;
 // Rows of the head whose logits are compared at once: a part of few megabytes. A multiple of 16, so that a part of the
 // bias stays aligned.
 constexpr uint64_t kHeadChunk = 4096;
@@ -27,13 +30,26 @@ struct Form {
 constexpr Form kForms[] = {{DType::kQ4, 128}, {DType::kQ4, 64}, {DType::kQ4, 32}, {DType::kQ8, 0}};
 
 // First rows of the tiles that stand for a matrix.
-std::vector<uint64_t> SampledRows(uint64_t n_rows) {
-  const uint64_t n_tiles = (n_rows + ops::kRoundingRows - 1) / ops::kRoundingRows;
-  const uint64_t n = std::min<uint64_t>(n_tiles, kSampledTiles);
+std::vector<uint64_t> SampledRows(const TensorPlan& plan) {
+  const uint64_t n_tiles = CeilDiv(plan.rows(), ops::kRoundingRows);
+  const uint64_t n = std::min(n_tiles, std::max<uint64_t>(1, kSampledTiles / plan.groups()));
   std::vector<uint64_t> first;
   for (uint64_t i = 0; i < n; ++i) first.push_back(i * n_tiles / n * ops::kRoundingRows);
   return first;
 }
+
+QuantizeOptions FormOf(const TensorPlan& plan) {
+  return {plan.spec.dtype, plan.spec.block_size, plan.spec.rotation_block};
+}
+
+TensorPlan Unrounded(TensorPlan plan) {
+  plan.spec.dtype = DType::kF32;
+  plan.spec.block_size = plan.spec.rotation_block = 0;
+  return plan;
+}
+
+// Passes of its windows that gathering and rounding a block take, in those of a probe.
+constexpr double kMomentsPasses = 3.0;
 
 }  // namespace
 
@@ -57,15 +73,32 @@ SensitivityRun::SensitivityRun(const Checkpoint& checkpoint, const std::vector<T
       diagnostic_(diagnostic),
       gatherer_(plans, options),
       rounding_(*options.pool) {
+  const size_t n_windows = options.ids.size() / options.window;
+  const size_t n_probes = std::clamp<size_t>(n_windows / 5, 1, kProbeWindows);
+  const size_t n_moments = n_windows > 1 ? n_windows - n_probes : n_windows;
+  const auto window = [&options](size_t i) { return options.ids.begin() + static_cast<ptrdiff_t>(i * options.window); };
+  ids_.assign(window(0), window(n_moments));
   probe_window_ = std::min(kProbeTokens, options.window);
-  const size_t n_windows = std::min<size_t>(kProbeWindows, options.ids.size() / options.window);
-  for (size_t i = 0; i < n_windows; ++i) {
-    const auto begin = options.ids.begin() + static_cast<ptrdiff_t>(i * options.window);
-    probe_ids_.insert(probe_ids_.end(), begin, begin + probe_window_);
+  for (size_t i = n_windows - n_probes; i < n_windows; ++i) {
+    probe_ids_.insert(probe_ids_.end(), window(i), window(i) + probe_window_);
   }
+  double n_probed = 0.0;
+  work_total_ = 0.0;
+  for (const TensorPlan& plan : plans) {
+    const auto weights = static_cast<double>(plan.elements());
+    if (plan.spec.layer >= 0) work_total_ += weights * BlockWork(n_probed);
+    n_probed += HasChoice(plan);
+  }
+  work_total_ += static_cast<double>(plans[table()].elements()) * HeadWork(n_probed);
 }
 
-RunStepFunction SensitivityRun::Step() const { return PartOf(step_, share_, 0.0); }
+// Multiply-adds for each weight of a block that comes after so many probes; and of the head, in both passes.
+double SensitivityRun::BlockWork(double n_probes) const {
+  return kMomentsPasses * static_cast<double>(ids_.size()) + n_probes * static_cast<double>(probe_ids_.size());
+}
+double SensitivityRun::HeadWork(double n_probes) const { return n_probes * static_cast<double>(probe_ids_.size()); }
+
+RunStepFunction SensitivityRun::Step() const { return PartOf(step_, std::min(work_done_ / work_total_, 1.0), 0.0); }
 
 size_t SensitivityRun::PlanOf(TensorRole role) const {
   size_t i = 0;
@@ -77,37 +110,43 @@ TensorSensitivity* SensitivityRun::Add(size_t index) {
   result_.emplace_back();
   result_.back().index = index;
   result_.back().forms = PossibleForms(plans_[index]);
-  errors_.emplace_back(1 + result_.back().forms.size());
+  errors_.emplace_back(result_.back().forms.size());
   return &result_.back();
 }
 
-// Both streams, and the probe of a rounded embedding table.
+// The stream that a new probe goes on with: the one without rounding, where it is now.
+std::span<float> SensitivityRun::AddProbe() {
+  probes_.push_back(result_.size() - 1);
+  streams_.resize(streams_.size() + stream_size());
+  std::copy_n(stream(0).begin(), stream_size(), stream(probes_.size()).begin());
+  return stream(probes_.size());
+}
+
+// Both texts, and the probe of a rounded embedding table.
 Status SensitivityRun::Embed() {
-  const bool rounded = HasChoice(plans_[0]);
-  for (const int which : {0, 1, 2}) {
-    if (which == 2 && !rounded) continue;
-    TensorPlan table = plans_[0];
-    if (which != 2) table.spec.dtype = DType::kF32, table.spec.block_size = table.spec.rotation_block = 0;
+  const auto embed = [this](const TensorPlan& table, std::span<const int32_t> ids, uint32_t window,
+                            std::span<float> stream) -> Status {
     PartTensors tensors;
     std::vector<int32_t> places;
-    const std::vector<int32_t> rows = DistinctIds(which == 0 ? options_.ids : probe_ids_, &places);
+    const std::vector<int32_t> rows = DistinctIds(ids, &places);
     LINNET_RETURN_IF_ERROR(AppendRounded(checkpoint_, table, rows, &tensors, diagnostic_));
     LINNET_RETURN_IF_ERROR(AppendEmbeddingRest(checkpoint_, plans_, &tensors, diagnostic_));
-    std::vector<float>* stream = which == 0 ? &stream_ : &clean_;
-    if (which == 2) {
-      Add(0);
-      probes_.push_back({0, {}});
-      stream = &probes_.back().stream;
-    }
-    stream->resize(places.size() * config().model_dim);
     PartRun run;
-    run.window = which == 0 ? options_.window : probe_window_;
+    run.window = window;
     run.ids = places;
-    run.stream = *stream;
-    const ModelConfig part = EmbeddingPart(config(), static_cast<uint32_t>(rows.size()));
-    LINNET_RETURN_IF_ERROR(RunPart(options_, part, tensors, run, Step()));
-  }
-  return rounded ? MeasureForms(0, &result_[0], 0, nullptr) : Status::Ok();
+    run.stream = stream;
+    return RunPart(options_, EmbeddingPart(config(), static_cast<uint32_t>(rows.size())), tensors, run, Step());
+  };
+  const TensorPlan exact = Unrounded(plans_[0]);
+  moments_stream_.resize(ids_.size() * config().model_dim);
+  streams_.resize(stream_size());
+  LINNET_RETURN_IF_ERROR(embed(exact, ids_, options_.window, moments_stream_));
+  LINNET_RETURN_IF_ERROR(embed(exact, probe_ids_, probe_window_, stream(0)));
+  if (!HasChoice(plans_[0])) return Status::Ok();
+  TensorSensitivity* sensitivity = Add(0);
+  LINNET_RETURN_IF_ERROR(embed(plans_[0], probe_ids_, probe_window_, AddProbe()));
+  // A tied table is rounded by the inputs of its products, which are not known yet.
+  return IsCalibratedForm(plans_[0]) ? Status::Ok() : MeasureForms(0, sensitivity, 0, nullptr);
 }
 
 // Squared errors of a sample of rows in every form; of the outputs where there are moments, else of the weights.
@@ -117,120 +156,152 @@ Status SensitivityRun::MeasureForms(size_t index, TensorSensitivity* sensitivity
   const uint64_t columns = plan.columns();
   std::vector<double>& errors = errors_[static_cast<size_t>(sensitivity - result_.data())];
   std::vector<float> rows, copy;
-  for (const uint64_t first : SampledRows(plan.rows())) {
+  for (const uint64_t first : SampledRows(plan)) {
     const uint64_t n = std::min<uint64_t>(ops::kRoundingRows, plan.rows() - first);
     rows.resize(n * columns);
     LINNET_RETURN_IF_ERROR(checkpoint_.ReadRows(plan.requirement, group, first, n, rows, diagnostic_));
-    for (size_t f = 0; f <= sensitivity->forms.size(); ++f) {
-      QuantizeOptions options = {plan.spec.dtype, plan.spec.block_size, plan.spec.rotation_block};
-      if (f > 0)
-        options.dtype = sensitivity->forms[f - 1].dtype, options.block_size = sensitivity->forms[f - 1].block_size;
+    for (size_t f = 0; f < sensitivity->forms.size(); ++f) {
+      const StoredForm& form = sensitivity->forms[f];
       copy = rows;
-      const bool compensated = f > 0;  // the probe form is rounded to nearest
-      LINNET_ASSIGN_OR_RETURN(const double error, rounding_.Error(copy, columns, options, moments, compensated));
+      LINNET_ASSIGN_OR_RETURN(
+          const double error,
+          rounding_.Error(copy, columns, {form.dtype, form.block_size, plan.spec.rotation_block}, moments));
       errors[f] += error;
     }
   }
   return Status::Ok();
 }
 
-// Every run of the unrounded block gives the same output, which becomes the stream.
-Status SensitivityRun::GatherAndMeasure(size_t begin, size_t end, const PartTensors& tensors) {
-  const auto layer = static_cast<uint32_t>(plans_[begin].spec.layer);
-  std::vector<float> output;
+// The moments of as many matrices of a block as there is room for. Every run of the unrounded block gives the same
+// output: the next block's input, which is kept until this block is done.
+Status SensitivityRun::Gather(size_t begin, size_t index, uint64_t group, size_t end, const PartTensors& tensors) {
+  gatherer_.Choose(begin, index, group, end);
+  next_stream_ = moments_stream_;
+  PartRun run;
+  run.window = options_.window;
+  run.stream = next_stream_;
+  run.inputs = gatherer_.sink(false);
+  const ModelConfig part = BlockPart(config(), static_cast<uint32_t>(plans_[begin].spec.layer));
+  LINNET_RETURN_IF_ERROR(RunPart(options_, part, tensors, run, Step()));
+  gatherer_.Finish();
+  return Status::Ok();
+}
+
+// One group of a tensor in its plan's form.
+Status SensitivityRun::Round(size_t index, uint64_t group, const InputMoments& moments, std::span<std::byte> data,
+                             std::span<std::byte> scales) {
+  const TensorPlan& plan = plans_[index];
+  const size_t row_bytes = data.size() / plan.rows(), row_scales = scales.size() / plan.rows();
+  std::vector<float> rows;
+  CalibratedErrors errors;
+  for (uint64_t first = 0; first < plan.rows(); first += kRowsAtOnce) {
+    const uint64_t n = std::min(kRowsAtOnce, plan.rows() - first);
+    rows.resize(n * plan.columns());
+    LINNET_RETURN_IF_ERROR(checkpoint_.ReadRows(plan.requirement, group, first, n, rows, diagnostic_));
+    LINNET_RETURN_IF_ERROR(rounding_.Quantize(rows, plan.columns(), FormOf(plan), moments,
+                                              data.subspan(first * row_bytes, n * row_bytes),
+                                              scales.subspan(first * row_scales, n * row_scales), &errors));
+  }
+  return Status::Ok();
+}
+
+// A probe of every tensor of the block: the text so far without rounding, through the block with that tensor rounded.
+Status SensitivityRun::MeasureBlock(size_t begin, size_t end, PartTensors* tensors) {
+  const ModelConfig part = BlockPart(config(), static_cast<uint32_t>(plans_[begin].spec.layer));
   for (size_t i = begin; i < end; ++i) {
     if (!IsCalibratedForm(plans_[i])) continue;
     TensorSensitivity* sensitivity = Add(i);
     const uint32_t block_size = sensitivity->forms.front().block_size;  // the largest
-    for (uint64_t group = 0; group < plans_[i].groups(); group += GroupStride(plans_[i], kSampledGroups)) {
+    const TensorSpec& spec = plans_[i].spec;
+    LINNET_ASSIGN_OR_RETURN(const TensorBytes bytes, ComputeTensorBytes(spec.dtype, spec.shape(), spec.block_size));
+    const AlignedBytes data(bytes.data), scales(bytes.scales);
+    const uint64_t n_groups = plans_[i].groups(), group_bytes = bytes.data / n_groups;
+    const uint64_t group_scales = bytes.scales / n_groups;
+    for (uint64_t group = 0; group < n_groups; ++group) {
       const InputMoments* moments = gatherer_.Find(i, group, block_size);
       if (moments == nullptr) {
-        gatherer_.Choose(begin, i, group, end, kSampledGroups);
-        output = stream_;
-        PartRun run;
-        run.window = options_.window;
-        run.stream = output;
-        run.inputs = gatherer_.sink(false);
-        LINNET_RETURN_IF_ERROR(RunPart(options_, BlockPart(config(), layer), tensors, run, Step()));
-        gatherer_.Finish();
+        LINNET_RETURN_IF_ERROR(Gather(begin, i, group, end, *tensors));
         moments = gatherer_.Find(i, group, block_size);
       }
+      LINNET_RETURN_IF_ERROR(Round(i, group, *moments, data.bytes().subspan(group * group_bytes, group_bytes),
+                                   scales.bytes().subspan(group * group_scales, group_scales)));
       LINNET_RETURN_IF_ERROR(MeasureForms(i, sensitivity, group, moments));
     }
-  }
-  if (!output.empty()) stream_ = std::move(output);
-  gatherer_.Clear();
-  return Status::Ok();
-}
-
-// One stream more for every tensor of the block: the clean one through the block with that tensor rounded.
-Status SensitivityRun::ProbeTensors(size_t begin, size_t end, PartTensors* tensors) {
-  const auto layer = static_cast<uint32_t>(plans_[begin].spec.layer);
-  size_t sensitivity = result_.size();
-  while (sensitivity > 0 && result_[sensitivity - 1].index >= begin) --sensitivity;
-  for (size_t i = begin; i < end; ++i) {
-    if (!IsCalibratedForm(plans_[i])) continue;
-    PartTensors rounded;
-    LINNET_RETURN_IF_ERROR(AppendRounded(checkpoint_, plans_[i], {}, &rounded, diagnostic_));
-    std::swap(rounded.views[0], tensors->views[i - begin]);
-    probes_.push_back({sensitivity++, clean_});
+    TensorView rounded = PartView(spec, data.bytes(), scales.bytes());
     PartRun run;
     run.window = probe_window_;
-    run.stream = probes_.back().stream;
-    const Status status = RunPart(options_, BlockPart(config(), layer), *tensors, run, Step());
-    std::swap(rounded.views[0], tensors->views[i - begin]);
+    run.stream = AddProbe();
+    std::swap(rounded, tensors->views[i - begin]);
+    const Status status = RunPart(options_, part, *tensors, run, Step());
+    std::swap(rounded, tensors->views[i - begin]);
     LINNET_RETURN_IF_ERROR(status);
   }
-  return Status::Ok();
-}
-
-// The clean stream and those of tensors before this block, all at once, through the unrounded block.
-Status SensitivityRun::RunProbes(size_t begin, size_t n_probes, const PartTensors& tensors) {
-  const size_t size = clean_.size();
-  std::vector<float> streams(clean_);
-  for (size_t i = 0; i < n_probes; ++i) {
-    streams.insert(streams.end(), probes_[i].stream.begin(), probes_[i].stream.end());
-  }
-  PartRun run;
-  run.window = probe_window_;
-  run.stream = streams;
-  const ModelConfig part = BlockPart(config(), static_cast<uint32_t>(plans_[begin].spec.layer));
-  LINNET_RETURN_IF_ERROR(RunPart(options_, part, tensors, run, Step()));
-  const auto stream = [&](size_t i) { return streams.begin() + static_cast<ptrdiff_t>(i * size); };
-  std::copy(stream(0), stream(1), clean_.begin());
-  for (size_t i = 0; i < n_probes; ++i) std::copy(stream(i + 1), stream(i + 2), probes_[i].stream.begin());
+  gatherer_.Clear();
   return Status::Ok();
 }
 
 Status SensitivityRun::RunBlock(size_t begin, size_t end) {
   PartTensors tensors;
+  uint64_t weights = 0;
   for (size_t i = begin; i < end; ++i) {
     LINNET_RETURN_IF_ERROR(AppendDecoded(checkpoint_, plans_[i], &tensors, diagnostic_));
+    weights += plans_[i].elements();
   }
   AppendStandInTable(config().model_dim, &tensors);
-  const size_t n_probes = probes_.size();
-  LINNET_RETURN_IF_ERROR(GatherAndMeasure(begin, end, tensors));
-  LINNET_RETURN_IF_ERROR(ProbeTensors(begin, end, &tensors));
-  LINNET_RETURN_IF_ERROR(RunProbes(begin, n_probes, tensors));
+  const size_t n_before = probes_.size();
+  next_stream_.clear();
+  LINNET_RETURN_IF_ERROR(MeasureBlock(begin, end, &tensors));
+  // What came from before this block goes on through it as it is.
+  const ModelConfig part = BlockPart(config(), static_cast<uint32_t>(plans_[begin].spec.layer));
+  PartRun run;
+  run.window = probe_window_;
+  run.stream = std::span(streams_).first((1 + n_before) * stream_size());
+  LINNET_RETURN_IF_ERROR(RunPart(options_, part, tensors, run, Step()));
+  if (next_stream_.empty()) {  // nothing in the block had a choice
+    run.window = options_.window;
+    run.stream = moments_stream_;
+    LINNET_RETURN_IF_ERROR(RunPart(options_, part, tensors, run, Step()));
+  } else {
+    moments_stream_.swap(next_stream_);
+  }
   for (size_t i = begin; i < end; ++i) checkpoint_.Release(plans_[i].requirement);
+  work_done_ += static_cast<double>(weights) * BlockWork(static_cast<double>(n_before));
   return Status::Ok();
 }
 
-// Final norm, rows [first, first + count) of the head as a table, and their bias.
-Result<PartTensors> SensitivityRun::HeadTensors(bool rounded, uint64_t first, uint64_t count) {
-  const size_t table = config().tied_head ? 0 : PlanOf(TensorRole::kHead), bias = PlanOf(TensorRole::kHeadBias);
-  PartTensors tensors;
+// What stands between the stream and the head.
+Status SensitivityRun::AppendFinalNorm(PartTensors* tensors) {
   for (const TensorRole role : {TensorRole::kFinalNormGain, TensorRole::kFinalNormBias}) {
     const size_t index = PlanOf(role);
     if (index == plans_.size()) continue;
-    LINNET_RETURN_IF_ERROR(AppendDecoded(checkpoint_, plans_[index], &tensors, diagnostic_));
+    LINNET_RETURN_IF_ERROR(AppendDecoded(checkpoint_, plans_[index], tensors, diagnostic_));
   }
-  TensorPlan plan = plans_[table];
-  if (!rounded) plan.spec.dtype = DType::kF32, plan.spec.block_size = plan.spec.rotation_block = 0;
-  std::vector<int32_t> rows(count);
-  for (uint64_t i = 0; i < count; ++i) rows[i] = static_cast<int32_t>(first + i);
-  LINNET_RETURN_IF_ERROR(AppendRounded(checkpoint_, plan, rows, &tensors, diagnostic_));
+  return Status::Ok();
+}
+
+// Final norm, rows [first, first + count) of the head as a table in the form of `plan` (by the moments where there are
+// some), and their bias.
+Result<PartTensors> SensitivityRun::HeadTensors(TensorPlan plan, uint64_t first, uint64_t count,
+                                                const InputMoments* moments) {
+  const size_t bias = PlanOf(TensorRole::kHeadBias);
+  PartTensors tensors;
+  LINNET_RETURN_IF_ERROR(AppendFinalNorm(&tensors));
+  plan.spec.dims[0] = count;
+  const uint64_t columns = plan.columns();
+  std::vector<float> rows(count * columns);
+  LINNET_RETURN_IF_ERROR(checkpoint_.ReadRows(plan.requirement, 0, first, count, rows, diagnostic_));
+  LINNET_ASSIGN_OR_RETURN(const TensorBytes bytes,
+                          ComputeTensorBytes(plan.spec.dtype, plan.spec.shape(), plan.spec.block_size));
+  AlignedBytes data(bytes.data), scales(bytes.scales);
+  CalibratedErrors errors;
+  LINNET_RETURN_IF_ERROR(
+      moments == nullptr
+          ? QuantizeRows(rows, columns, FormOf(plan), data.bytes(), scales.bytes(), &errors.weights)
+          : rounding_.Quantize(rows, columns, FormOf(plan), *moments, data.bytes(), scales.bytes(), &errors));
+  tensors.views.push_back(PartView(plan.spec, data.bytes(), scales.bytes()));
   tensors.views.back().role = TensorRole::kTokenEmbedding;
+  tensors.memory.push_back(std::move(data));
+  tensors.memory.push_back(std::move(scales));
   if (bias == plans_.size()) return tensors;
   LINNET_RETURN_IF_ERROR(AppendDecoded(checkpoint_, plans_[bias], &tensors, diagnostic_));
   tensors.views.back().dims[0] = count;
@@ -238,11 +309,11 @@ Result<PartTensors> SensitivityRun::HeadTensors(bool rounded, uint64_t first, ui
   return tensors;
 }
 
-// Logits of some rows of the stream for a part of the vocabulary.
-Status SensitivityRun::RunHead(const PartTensors& tensors, uint64_t count, std::vector<float> rows,
-                               PartLogitsSink logits) {
+// Logits of one stream for a part of the vocabulary.
+Status SensitivityRun::RunHead(const PartTensors& tensors, uint64_t count, size_t index, PartLogitsSink logits) {
   ModelConfig part = HeadPart(config(), static_cast<uint32_t>(count));
   part.head_bias = config().head_bias;
+  std::vector<float> rows(stream(index).begin(), stream(index).end());
   PartRun run;
   run.window = probe_window_;
   run.stream = rows;
@@ -250,87 +321,112 @@ Status SensitivityRun::RunHead(const PartTensors& tensors, uint64_t count, std::
   return RunPart(options_, part, tensors, run, Step());
 }
 
-// Streams from first_stream on through one chunk of the head. The stream of the table's own probe sees it rounded.
-Status SensitivityRun::CompareChunk(uint64_t first, uint64_t count, LogitsComparison* comparison) {
+// All streams through one chunk of the head. The stream of the table's own probe sees it rounded.
+Status SensitivityRun::CompareChunk(uint64_t first, uint64_t count, bool comparing, const InputMoments* moments,
+                                    LogitsComparison* comparison) {
   struct Sink {
     LogitsComparison* comparison;
-    size_t stream;
+    ops::ThreadPool* pool;
+    uint64_t count;
+    size_t probe;
+    static void Reference(void* context, size_t row, const float* logits, size_t n) {
+      const Sink& sink = *static_cast<Sink*>(context);
+      sink.pool->ParallelFor(
+          n, [&](size_t i, size_t) { sink.comparison->AddReference(row + i, logits + i * sink.count, sink.count); });
+    }
     static void Keep(void* context, size_t row, const float* logits, size_t n) {
-      LogitsComparison& to = *static_cast<Sink*>(context)->comparison;
-      std::copy_n(logits, n * to.chunk_size, to.chunk.data() + row * to.chunk_size);
+      const Sink& sink = *static_cast<Sink*>(context);
+      sink.pool->ParallelFor(
+          n, [&](size_t i, size_t) { sink.comparison->SetReference(row + i, logits + i * sink.count); });
     }
     static void Add(void* context, size_t row, const float* logits, size_t n) {
       const Sink& sink = *static_cast<Sink*>(context);
-      for (size_t i = 0; i < n; ++i) {
-        sink.comparison->Add(sink.stream + (row + i) / sink.comparison->n_rows, (row + i) % sink.comparison->n_rows,
-                             logits + i * sink.comparison->chunk_size);
-      }
+      sink.pool->ParallelFor(
+          n, [&](size_t i, size_t) { sink.comparison->Add(sink.probe, row + i, logits + i * sink.count); });
     }
-  } sink = {comparison, 0};
-  LINNET_ASSIGN_OR_RETURN(const PartTensors exact, HeadTensors(/*rounded=*/false, first, count));
-  comparison->chunk_size = count;
-  comparison->chunk.resize(comparison->n_rows * count);
-  LINNET_RETURN_IF_ERROR(RunHead(exact, count, clean_, {Sink::Keep, &sink}));
-  for (size_t row = 0; row < comparison->n_rows && !comparing_; ++row) {
-    comparison->reference[row].Add(comparison->chunk.data() + row * count, count);
-  }
-  if (!comparing_) return Status::Ok();
-  const size_t table = TableProbe();
+  } sink = {comparison, options_.pool, count, 0};
+  LINNET_ASSIGN_OR_RETURN(const PartTensors exact, HeadTensors(Unrounded(plans_[table()]), first, count, nullptr));
+  if (!comparing) return RunHead(exact, count, 0, {Sink::Reference, &sink});
+  comparison->BeginChunk(count);
+  LINNET_RETURN_IF_ERROR(RunHead(exact, count, 0, {Sink::Keep, &sink}));
+  const size_t table_probe = TableProbe();
   for (size_t i = 0; i < probes_.size(); ++i) {
-    if (i == table) continue;
-    sink.stream = i;
-    LINNET_RETURN_IF_ERROR(RunHead(exact, count, probes_[i].stream, {Sink::Add, &sink}));
+    if (i == table_probe) continue;
+    sink.probe = i;
+    LINNET_RETURN_IF_ERROR(RunHead(exact, count, i + 1, {Sink::Add, &sink}));
   }
-  if (table == probes_.size()) return Status::Ok();
-  LINNET_ASSIGN_OR_RETURN(const PartTensors rounded, HeadTensors(/*rounded=*/true, first, count));
-  sink.stream = table;
-  return RunHead(rounded, count, probes_[table].stream, {Sink::Add, &sink});
+  if (table_probe == probes_.size()) return Status::Ok();
+  LINNET_ASSIGN_OR_RETURN(const PartTensors rounded, HeadTensors(plans_[table()], first, count, moments));
+  sink.probe = table_probe;
+  return RunHead(rounded, count, table_probe + 1, {Sink::Add, &sink});
 }
 
 // The probe whose stream is to see the head rounded; probes_.size(): none.
 size_t SensitivityRun::TableProbe() const {
-  const size_t table = config().tied_head ? 0 : PlanOf(TensorRole::kHead);
   size_t i = 0;
-  while (i < probes_.size() && result_[probes_[i].sensitivity].index != table) ++i;
+  while (i < probes_.size() && result_[probes_[i]].index != table()) ++i;
   return i;
 }
 
-Status SensitivityRun::CompareLogits() {
-  const size_t head = PlanOf(TensorRole::kHead);
-  if (head < plans_.size() && HasChoice(plans_[head])) {
-    TensorSensitivity* sensitivity = Add(head);
-    probes_.push_back({result_.size() - 1, clean_});
-    LINNET_RETURN_IF_ERROR(MeasureForms(head, sensitivity, 0, nullptr));
+// The moments of the head's inputs, or null where it stays as it is.
+Result<const InputMoments*> SensitivityRun::MeasureHead() {
+  const TensorPlan& plan = plans_[table()];
+  if (!IsCalibratedForm(plan)) return nullptr;
+  if (!config().tied_head) {
+    Add(table());
+    AddProbe();
   }
-  LogitsComparison comparison(clean_.size() / config().model_dim, probes_.size());
+  TensorSensitivity* sensitivity = &result_[probes_[TableProbe()]];
+  gatherer_.Choose(table(), table(), 0, table() + 1);
+  PartTensors tensors;
+  LINNET_RETURN_IF_ERROR(AppendFinalNorm(&tensors));
+  AppendStandInTable(config().model_dim, &tensors);
+  PartRun run;
+  run.window = options_.window;
+  run.stream = moments_stream_;
+  run.inputs = gatherer_.sink(/*is_head=*/true);
+  run.logits = {[](void*, size_t, const float*, size_t) {}, nullptr};
+  LINNET_RETURN_IF_ERROR(RunPart(options_, HeadPart(config(), 1), tensors, run, Step()));
+  gatherer_.Finish();
+  const InputMoments* moments = gatherer_.Find(table(), 0, sensitivity->forms.front().block_size);
+  LINNET_RETURN_IF_ERROR(MeasureForms(table(), sensitivity, 0, moments));
+  return moments;
+}
+
+Status SensitivityRun::CompareLogits() {
+  LINNET_ASSIGN_OR_RETURN(const InputMoments* const moments, MeasureHead());
+  LogitsComparison comparison(probe_ids_.size(), probes_.size());
   for (const bool comparing : {false, true}) {
-    comparing_ = comparing;
     for (uint64_t first = 0; first < config().vocab_size; first += kHeadChunk) {
       const uint64_t count = std::min<uint64_t>(kHeadChunk, config().vocab_size - first);
-      LINNET_RETURN_IF_ERROR(CompareChunk(first, count, &comparison));
+      LINNET_RETURN_IF_ERROR(CompareChunk(first, count, comparing, moments, &comparison));
+      if (!comparing) continue;
+      work_done_ += static_cast<double>(count * config().model_dim) * HeadWork(static_cast<double>(probes_.size()));
     }
   }
-  for (size_t i = 0; i < probes_.size(); ++i) result_[probes_[i].sensitivity].probe_loss = comparison.MeanKl(i);
+  for (size_t i = 0; i < probes_.size(); ++i) result_[probes_[i]].probe_loss = comparison.MeanKl(i);
   return Status::Ok();
 }
 
 Result<std::vector<TensorSensitivity>> SensitivityRun::Run() {
   LINNET_RETURN_IF_ERROR(Embed());
   for (size_t begin = 0; begin < plans_.size();) {
-    // Later blocks take longer, by the probes of those before them; the rest is the head's.
-    share_ = 0.8 * std::max<int32_t>(plans_[begin].spec.layer, 0) / config().n_layers;
     size_t end = begin;
     while (end < plans_.size() && plans_[end].spec.layer == plans_[begin].spec.layer) ++end;
     if (plans_[begin].spec.layer >= 0) LINNET_RETURN_IF_ERROR(RunBlock(begin, end));
     begin = end;
   }
-  share_ = 0.8;
   LINNET_RETURN_IF_ERROR(CompareLogits());
   for (size_t i = 0; i < result_.size(); ++i) {
-    const std::vector<double>& errors = errors_[i];
-    for (size_t f = 0; f < result_[i].forms.size(); ++f) {
-      const double ratio = errors[0] > 0.0 ? errors[f + 1] / errors[0] : 0.0;
-      result_[i].forms[f].loss = std::max(0.0, result_[i].probe_loss) * ratio;
+    const TensorSpec& spec = plans_[result_[i].index].spec;
+    std::vector<StoredForm>& forms = result_[i].forms;
+    const auto probe = std::find_if(forms.begin(), forms.end(), [&](const StoredForm& form) {
+      return form.dtype == spec.dtype && form.block_size == spec.block_size;
+    });
+    LINNET_CHECK(probe != forms.end());
+    const double error = errors_[i][static_cast<size_t>(probe - forms.begin())];
+    for (size_t f = 0; f < forms.size(); ++f) {
+      forms[f].loss = error > 0.0 ? std::max(0.0, result_[i].probe_loss) * errors_[i][f] / error : 0.0;
     }
   }
   return std::move(result_);

@@ -12,6 +12,7 @@
 #include "formats/checkpoint.h"
 #include "formats/convert/calibration_run.h"
 #include "formats/convert/convert.h"
+#include "formats/convert/logits_comparison.h"
 #include "formats/convert/moments_gatherer.h"
 #include "formats/convert/part_tensors.h"
 #include "formats/convert/tensor_plan.h"
@@ -31,15 +32,18 @@ std::vector<StoredForm> PossibleForms(const TensorPlan& plan);
 
 struct TensorSensitivity {
   size_t index = 0;         // of the plan
-  double probe_loss = 0.0;  // KL with only this tensor rounded to nearest in the plan's form
+  double probe_loss = 0.0;  // KL with only this tensor rounded, in the plan's form
   std::vector<StoredForm> forms;
 };
 
-/// Measures every quantized matrix of a model, streaming block after block through the unrounded model. For each tensor
-/// a short text goes through the model with that tensor alone rounded (to nearest, in the form of its plan); the KL
-/// divergence of what comes out, times how much smaller or larger the squared error of the outputs is in another form
-/// (with compensation, on a sample of rows), is that form's loss. Losses of small, independent errors add.
-/// Memory: two streams of the probe for every tensor before the block at hand, and that of CalibrationRun.
+/// Measures every quantized matrix of a model, streaming block after block through the unrounded model. Most windows of
+/// the calibration text give the second moments, the last ones are probes: for each tensor they go through the model
+/// with that tensor alone rounded as the conversion will round it in the form of its plan. The KL divergence of what
+/// comes out, times how much smaller or larger the squared error of the outputs is in another form (on a sample of
+/// rows), is that form's loss. Losses of small, independent errors add. The probes' windows are not among those that
+/// the rounding was fitted to (but where the text is one window), since a fit looks better there than it is.
+/// Memory: a stream of the probes for every tensor before the block at hand, its logits' chunk, and that of
+/// CalibrationRun.
 class SensitivityRun {
  public:
   /// Everything outlives the run. `plans` are all tensors, those in question in their 4-bit form.
@@ -50,26 +54,31 @@ class SensitivityRun {
   Result<std::vector<TensorSensitivity>> Run();
 
  private:
-  // A stream in which one tensor was rounded.
-  struct Probe {
-    size_t sensitivity = 0;  // index into result_
-    std::vector<float> stream;
-  };
-
   Status Embed();
   Status RunBlock(size_t begin, size_t end);
-  Status GatherAndMeasure(size_t begin, size_t end, const PartTensors& tensors);
+  Status MeasureBlock(size_t begin, size_t end, PartTensors* tensors);
+  Status Gather(size_t begin, size_t index, uint64_t group, size_t end, const PartTensors& tensors);
+  Status Round(size_t index, uint64_t group, const InputMoments& moments, std::span<std::byte> data,
+               std::span<std::byte> scales);
   Status MeasureForms(size_t index, TensorSensitivity* sensitivity, uint64_t group, const InputMoments* moments);
-  Status ProbeTensors(size_t begin, size_t end, PartTensors* tensors);
-  Status RunProbes(size_t begin, size_t n_probes, const PartTensors& tensors);
   Status CompareLogits();
-  Status CompareChunk(uint64_t first, uint64_t count, struct LogitsComparison* comparison);
-  Result<PartTensors> HeadTensors(bool rounded, uint64_t first, uint64_t count);
-  Status RunHead(const PartTensors& tensors, uint64_t count, std::vector<float> rows, PartLogitsSink logits);
+  Result<const InputMoments*> MeasureHead();
+  Status CompareChunk(uint64_t first, uint64_t count, bool comparing, const InputMoments* moments,
+                      LogitsComparison* comparison);
+  Status AppendFinalNorm(PartTensors* tensors);
+  Result<PartTensors> HeadTensors(TensorPlan plan, uint64_t first, uint64_t count, const InputMoments* moments);
+  Status RunHead(const PartTensors& tensors, uint64_t count, size_t index, PartLogitsSink logits);
   size_t TableProbe() const;
+  double BlockWork(double n_probes) const;
+  double HeadWork(double n_probes) const;
   RunStepFunction Step() const;
   TensorSensitivity* Add(size_t index);
+  std::span<float> AddProbe();
   size_t PlanOf(TensorRole role) const;
+  size_t table() const { return config().tied_head ? 0 : PlanOf(TensorRole::kHead); }
+  size_t stream_size() const { return probe_ids_.size() * config().model_dim; }
+  // The probes without rounding are stream 0, those of probe i stream i + 1.
+  std::span<float> stream(size_t i) { return std::span(streams_).subspan(i * stream_size(), stream_size()); }
   const ModelConfig& config() const { return checkpoint_.info().config; }
 
   const Checkpoint& checkpoint_;
@@ -80,13 +89,13 @@ class SensitivityRun {
   MomentsGatherer gatherer_;
   CalibratedRounding rounding_;
   std::vector<TensorSensitivity> result_;
-  std::vector<std::vector<double>> errors_;  // as result_: squared error of the probe form, then of each form
-  std::vector<int32_t> probe_ids_;
+  std::vector<std::vector<double>> errors_;  // as result_: squared error of each form
+  std::vector<int32_t> ids_, probe_ids_;     // of the windows that give the moments, and of the probes'
   uint32_t probe_window_ = 0;
-  std::vector<float> stream_, clean_;  // of the calibration text and of the probe's, nothing rounded
-  std::vector<Probe> probes_;
-  double share_ = 0.0;      // of the work that is done
-  bool comparing_ = false;  // the second pass over the head
+  std::vector<float> moments_stream_, next_stream_;  // of ids_, nothing rounded: before the block, and behind it
+  std::vector<float> streams_;                       // [1 + n_probes, probe_ids_, model_dim]
+  std::vector<size_t> probes_;                       // index into result_
+  double work_done_ = 0.0, work_total_ = 1.0;
 };
 
 }  // namespace linnet::formats

@@ -134,7 +134,7 @@ void ChooseStorage(const Checkpoint& checkpoint, const Choice& choice, TensorPla
       break;
     }
   }
-  if (!choice.rotate || !IsQuantized(plan->spec.dtype) || !IsProductInput(*plan, choice)) return;
+  if (!choice.rotate || !IsQuantized(plan->spec.dtype) || !plan->is_multiplied) return;
   const uint64_t rotation = std::min<uint64_t>(ops::LargestRotationBlock(columns), kMaxRotationBlock);
   if (rotation >= kMinRotationBlock) plan->spec.rotation_block = static_cast<uint32_t>(rotation);
 }
@@ -163,6 +163,7 @@ Result<std::vector<TensorPlan>> PlanTensors(const Checkpoint& checkpoint, const 
   plans.reserve(requirements.size());
   for (const TensorRequirement& requirement : requirements) {
     plans.push_back(Plain(requirement));
+    plans.back().is_multiplied = IsProductInput(plans.back(), choice);
     ChooseStorage(checkpoint, choice, &plans.back());
   }
   return plans;

@@ -26,6 +26,7 @@ struct TensorPlan {
   DType wanted = DType::kF32;  // differs from spec's where no block divides the width
   uint32_t wanted_block_size = 0;
   bool keeps_grid = false;      // the source's integers are taken as they are: q4, not rotated
+  bool is_multiplied = false;   // a matrix of products: a linear layer, the head, or the table that is both
   bool rounded_before = false;  // the source has about 4 bits, on a grid that the stored type cannot hold
 
   uint64_t groups() const { return spec.rank == 3 ? spec.dims[0] : 1; }

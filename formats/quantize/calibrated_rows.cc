@@ -97,22 +97,6 @@ void StoreQ4(const TileMemory& tile, size_t n_rows, const InputMoments& moments,
   }
 }
 
-// rows -= what is stored of them.
-void SubtractRounded(const QuantizeOptions& options, size_t columns, std::span<const std::byte> data,
-                     std::span<const std::byte> scales, std::span<float> rows) {
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (options.dtype == DType::kQ8) {
-      const float scale = reinterpret_cast<const float*>(scales.data())[i / columns];
-      rows[i] -= scale * static_cast<float>(static_cast<int8_t>(data[i]));
-      continue;
-    }
-    const auto pair = static_cast<uint8_t>(data[i / 2]);
-    const int level = (i % 2 == 0 ? pair & 15 : pair >> 4) - 8;
-    const uint16_t scale = reinterpret_cast<const uint16_t*>(scales.data())[i / options.block_size];
-    rows[i] -= F32FromBF16(scale) * static_cast<float>(level);
-  }
-}
-
 double SquaredSum(const float* x, size_t n) {
   double sum = 0.0;
   for (size_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
@@ -232,27 +216,19 @@ Status CalibratedRounding::Quantize(std::span<float> rows, size_t columns, const
 }
 
 Result<double> CalibratedRounding::Error(std::span<float> rows, size_t columns, const QuantizeOptions& options,
-                                         const InputMoments* moments, bool compensated) {
+                                         const InputMoments* moments) {
   const size_t n_rows = rows.size() / columns;
   LINNET_CHECK(n_rows <= kRoundingRows && IsQuantized(options.dtype));
   const std::array<uint64_t, 2> shape = {n_rows, columns};
   LINNET_ASSIGN_OR_RETURN(const TensorBytes bytes, ComputeTensorBytes(options.dtype, shape, options.block_size));
   std::vector<std::byte> data(bytes.data), scales(bytes.scales);
-  if (moments != nullptr && compensated) {
-    CalibratedErrors errors;
+  CalibratedErrors errors;
+  if (moments != nullptr) {
     LINNET_RETURN_IF_ERROR(Quantize(rows, columns, options, *moments, data, scales, &errors));
     return errors.output_error;
   }
-  ErrorSums sums;
-  LINNET_RETURN_IF_ERROR(QuantizeRows(rows, columns, options, data, scales, &sums));
-  if (moments == nullptr) return sums.squared_error;
-  // The rows are rotated now, as the moments are.
-  SubtractRounded(options, columns, data, scales, rows);
-  std::vector<float> tile(TileFloats(columns));
-  const TileMemory memory = CutMemory(columns, tile.data(), nullptr);
-  Transpose(rows.data(), n_rows, *moments, memory.weights);
-  const ops::RoundingProblem problem = {.factor = moments->matrix.data(), .width = columns};
-  return ops::TileEnergy(problem, {.weights = memory.weights, .scratch = memory.scratch});
+  LINNET_RETURN_IF_ERROR(QuantizeRows(rows, columns, options, data, scales, &errors.weights));
+  return errors.weights.squared_error;
 }
 
 }  // namespace linnet::formats

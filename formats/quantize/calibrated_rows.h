@@ -60,10 +60,9 @@ class CalibratedRounding {
                   std::span<std::byte> data, std::span<std::byte> scales, CalibratedErrors* errors);
 
   /// The squared error alone, of at most ops::kRoundingRows rows, which are overwritten: of the outputs (sum e H e^T)
-  /// where there are moments, else of the weights. compensated: as Quantize rounds them (by moments), else as
-  /// QuantizeRows does.
+  /// where there are moments, as Quantize rounds them; else of the weights, as QuantizeRows does.
   Result<double> Error(std::span<float> rows, size_t columns, const QuantizeOptions& options,
-                       const InputMoments* moments, bool compensated);
+                       const InputMoments* moments);
 
  private:
   ops::ThreadPool& pool_;

@@ -184,7 +184,7 @@ class Convert(harness.ProgramTest):
         self.assertLessEqual(report["bits_per_weight"], 6.5)
         self.assertEqual({choice["type"] for choice in report["choices"]} - {"q4", "q8"}, set())
         for choice in report["choices"]:
-            self.assertGreaterEqual(choice["nearest_loss"], 0.0)
+            self.assertGreaterEqual(choice["probe_loss"], 0.0)
         size = os.path.getsize(output) + 1000
         result = self.run_ok("convert", source, "-o", output, "--size", str(size), "--calibrate", self.text())
         self.assertLessEqual(os.path.getsize(output), size)
