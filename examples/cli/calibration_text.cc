@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/file_mapping.h"
+#include "core/count.h"
 #include "core/tokenizer.h"
 #include "examples/cli/loaded_model.h"
 #include "examples/cli/output.h"
@@ -21,6 +22,9 @@ namespace {
 
 // formats/quantize/README.md has the measurement: a model's own text says less about others, so more of it is used.
 constexpr uint32_t kTextWindows = 20, kSelfWindows = 40;
+
+// From this size on the text is written by q4 weights: half the bytes a token, and large models lose little by them.
+constexpr uint64_t kQ8WriterParameters = 400'000'000;
 
 Status CheckNotInterrupted(Diagnostic* diagnostic) {
   if (!platform::InterruptScope::Requested()) return Status::Ok();
@@ -124,7 +128,8 @@ Result<std::vector<int32_t>> WriteOwnText(const formats::Checkpoint& source, con
   {
     Progress progress("writing the model for its own text");
     formats::ConvertOptions convert;
-    convert.weights = DType::kQ8;
+    LINNET_ASSIGN_OR_RETURN(const ModelCount count, CountModel(source.info().config, {}));
+    convert.weights = count.parameters.active < kQ8WriterParameters ? DType::kQ8 : DType::kQ4;
     const auto update = [&progress](const formats::ConvertProgress& state) {
       progress.Update(state.elements_done, state.elements_total, state.stage);
       return !platform::InterruptScope::Requested();

@@ -57,7 +57,6 @@ class Conversion {
   Status ConvertPart(const TensorPlan& plan, const RowRange& range, ModelFileWriter* writer, CalibratedErrors* errors);
   Status RoundRows(const TensorPlan& plan, const RowRange& range, CalibratedErrors* errors);
   Status KeepRows(const TensorPlan& plan, const RowRange& range, CalibratedErrors* errors);
-  Status NameWeight(const Status& status, const TensorPlan& plan, const RowRange& range);
   size_t IndexOf(const TensorPlan& plan) const { return static_cast<size_t>(&plan - plans_.data()); }
   Result<ModelContent> MakeContent();
   Status MakePlans(const ConvertOptions& options);
@@ -156,16 +155,6 @@ Status Conversion::HashSources() {
   return Status::Ok();
 }
 
-Status Conversion::NameWeight(const Status& status, const TensorPlan& plan, const RowRange& range) {
-  const uint64_t index = static_cast<uint64_t>(std::max<int64_t>(status.value(), 0));
-  return Fail(diagnostic_, status.code(), status.message(),
-              "tensor %s of layer %d, group %llu, row %llu, column %llu: %s (stored as %s, wanted as %s)",
-              TensorRoleName(plan.spec.role), plan.spec.layer, static_cast<unsigned long long>(range.group),
-              static_cast<unsigned long long>(range.begin + index / plan.columns()),
-              static_cast<unsigned long long>(index % plan.columns()), status.message(),
-              checkpoint_.TypeOf(plan.requirement).name, DTypeName(plan.spec.dtype));
-}
-
 Status Conversion::RoundRows(const TensorPlan& plan, const RowRange& range, CalibratedErrors* errors) {
   const InputMoments* moments = nullptr;
   if (calibration_ && IsCalibratedForm(plan)) {
@@ -174,11 +163,11 @@ Status Conversion::RoundRows(const TensorPlan& plan, const RowRange& range, Cali
   rows_.resize(range.count * plan.columns());
   LINNET_RETURN_IF_ERROR(
       checkpoint_.ReadRows(plan.requirement, range.group, range.begin, range.count, rows_, diagnostic_));
-  const QuantizeOptions options = {plan.spec.dtype, plan.spec.block_size, plan.spec.rotation_block};
+  const QuantizeOptions options = plan.form();
   const Status rounded = moments == nullptr
                              ? QuantizeRows(rows_, plan.columns(), options, data_, scales_, &errors->weights)
                              : rounding_->Quantize(rows_, plan.columns(), options, *moments, data_, scales_, errors);
-  return rounded.ok() ? rounded : NameWeight(rounded, plan, range);
+  return NameWeight(rounded, checkpoint_, plan, range.group, range.begin, diagnostic_);
 }
 
 Status Conversion::KeepRows(const TensorPlan& plan, const RowRange& range, CalibratedErrors* errors) {
@@ -188,7 +177,7 @@ Status Conversion::KeepRows(const TensorPlan& plan, const RowRange& range, Calib
   LINNET_RETURN_IF_ERROR(
       checkpoint_.ReadQ4Grid(plan.requirement, range.group, range.begin, range.count, {levels_, rows_}, diagnostic_));
   const Status stored = StoreQ4Grid(levels_, rows_, plan.spec.block_size, data_, scales_, &errors->weights);
-  return stored.ok() ? stored : NameWeight(stored, plan, range);
+  return NameWeight(stored, checkpoint_, plan, range.group, range.begin, diagnostic_);
 }
 
 Status Conversion::ConvertPart(const TensorPlan& plan, const RowRange& range, ModelFileWriter* writer,

@@ -21,6 +21,18 @@ TensorView PartView(const TensorSpec& spec, std::span<const std::byte> data, std
   return view;
 }
 
+Status NameWeight(const Status& status, const Checkpoint& checkpoint, const TensorPlan& plan, uint64_t group,
+                  uint64_t first_row, Diagnostic* diagnostic) {
+  if (status.ok()) return status;
+  const auto index = static_cast<uint64_t>(std::max<int64_t>(status.value(), 0));
+  return Fail(diagnostic, status.code(), status.message(),
+              "tensor %s of layer %d, group %llu, row %llu, column %llu: %s (stored as %s, wanted as %s)",
+              TensorRoleName(plan.spec.role), plan.spec.layer, static_cast<unsigned long long>(group),
+              static_cast<unsigned long long>(first_row + index / plan.columns()),
+              static_cast<unsigned long long>(index % plan.columns()), status.message(),
+              checkpoint.TypeOf(plan.requirement).name, DTypeName(plan.spec.dtype));
+}
+
 Status AppendDecoded(const Checkpoint& checkpoint, const TensorPlan& plan, PartTensors* tensors,
                      Diagnostic* diagnostic) {
   AlignedBytes memory(plan.elements() * sizeof(float));
@@ -57,11 +69,7 @@ Status AppendRounded(const Checkpoint& checkpoint, const TensorPlan& plan, std::
     const Status rounded = QuantizeRows(row, columns, {spec.dtype, spec.block_size, spec.rotation_block},
                                         data.bytes().subspan(i * row_bytes, row_bytes),
                                         scales.bytes().subspan(i * row_scales, row_scales), &errors);
-    if (!rounded.ok()) {
-      return Fail(diagnostic, rounded.code(), rounded.message(), "tensor %s of layer %d, row %llu, column %lld: %s",
-                  TensorRoleName(spec.role), plan.spec.layer, static_cast<unsigned long long>(number),
-                  static_cast<long long>(rounded.value()), rounded.message());
-    }
+    LINNET_RETURN_IF_ERROR(NameWeight(rounded, checkpoint, plan, i / n_rows, number, diagnostic));
   }
   tensors->views.push_back(PartView(spec, data.bytes(), scales.bytes()));
   tensors->memory.push_back(std::move(data));

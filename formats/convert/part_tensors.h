@@ -43,6 +43,10 @@ struct PartTensors {
 /// A tensor of a part, whose only block is number 0, in the given stored form.
 TensorView PartView(const TensorSpec& spec, std::span<const std::byte> data, std::span<const std::byte> scales);
 
+/// The status of rounding rows from first_row on, with the weight that it is about in the diagnostic.
+Status NameWeight(const Status& status, const Checkpoint& checkpoint, const TensorPlan& plan, uint64_t group,
+                  uint64_t first_row, Diagnostic* diagnostic);
+
 /// Appends the tensor of `plan` as f32. Errors: those of Checkpoint::ReadRows.
 Status AppendDecoded(const Checkpoint& checkpoint, const TensorPlan& plan, PartTensors* tensors,
                      Diagnostic* diagnostic);

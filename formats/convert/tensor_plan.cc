@@ -141,6 +141,13 @@ void ChooseStorage(const Checkpoint& checkpoint, const Choice& choice, TensorPla
 
 }  // namespace
 
+TensorPlan TensorPlan::Unrounded() const {
+  TensorPlan plan = *this;
+  plan.spec.dtype = DType::kF32;
+  plan.spec.block_size = plan.spec.rotation_block = 0;
+  return plan;
+}
+
 const char* TensorGroupName(TensorGroup group) {
   switch (group) {
     case TensorGroup::kLinear:

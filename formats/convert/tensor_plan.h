@@ -12,6 +12,7 @@
 #include "formats/checkpoint.h"
 #include "formats/convert/convert.h"
 #include "formats/linnet/file_layout.h"
+#include "formats/quantize/quantize.h"
 
 namespace linnet::formats {
 
@@ -33,6 +34,9 @@ struct TensorPlan {
   uint64_t rows() const { return spec.rank == 1 ? 1 : spec.dims[spec.rank - 2]; }
   uint64_t columns() const { return spec.dims[spec.rank - 1]; }
   uint64_t elements() const { return groups() * rows() * columns(); }
+  QuantizeOptions form() const { return {spec.dtype, spec.block_size, spec.rotation_block}; }
+  /// The same tensor stored as f32.
+  TensorPlan Unrounded() const;
 };
 
 /// True where the stored form is rounded by Linnet, so that it may be another.

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <fstream>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -127,9 +128,13 @@ TEST_SUITE("formats") {
     const TemporaryFolder folder;
     Calibrated one(1, 8, 96), three(3, 8, 96), cramped(2, 8, 96);
     one.options.head = three.options.head = cramped.options.head = std::nullopt;
-    DType table = DType::kQ8;
+    std::optional<DType> table = DType::kQ8;
     SUBCASE("a table of q8") {}
     SUBCASE("a table of q4, rounded last") { table = DType::kQ4; }
+    SUBCASE("a budget") {
+      table = std::nullopt;
+      one.options.bits = three.options.bits = cramped.options.bits = 6.5;
+    }
     one.options.embedding = three.options.embedding = cramped.options.embedding = table;
     cramped.calibration.moments_bytes = 1;
     ConvertTo(folder / "one", checkpoint, one.options);
@@ -234,6 +239,33 @@ TEST_SUITE("formats") {
       const ConvertReport report = ConvertTo(folder / "a", checkpoint, calibrated.options);
       CHECK(report.file_bytes <= size);
     }
+  }
+
+  TEST_CASE("Convert: a weight that is not finite is named, in whichever step it is met") {
+    TinyCheckpoint checkpoint = SomeCheckpoint({.tied_head = true});
+    const TemporaryFolder folder;
+    Calibrated calibrated(2, 8, 96);
+    calibrated.options.embedding = calibrated.options.head = DType::kQ4;
+    std::string name = "ffn.down";
+    SUBCASE("a layer") {}
+    SUBCASE("a layer under a budget") { calibrated.options.bits = 6.0; }
+    SUBCASE("a table") { name = "embedding.token"; }
+    SUBCASE("a table under a budget") {
+      name = "embedding.token";
+      calibrated.options.bits = 6.0;
+    }
+    const bool is_table = name == "embedding.token";
+    checkpoint.SetWeight(is_table ? TensorRole::kTokenEmbedding : TensorRole::kFfnDown, is_table ? -1 : 1, 17,
+                         std::numeric_limits<float>::quiet_NaN());
+    Diagnostic diagnostic;
+    const Status status = Convert(checkpoint, calibrated.options, folder / "a", {}, nullptr, &diagnostic);
+    CHECK(status.code() == StatusCode::kInvalidModel);
+    const std::string text = diagnostic.text();
+    CAPTURE(text);
+    for (const std::string& part : {name, std::string("column 17"), std::string("not a finite number")}) {
+      CHECK(text.find(part) != std::string::npos);
+    }
+    CHECK(folder.count() == 0);
   }
 
   TEST_CASE("Convert: what calibration cannot do is refused") {
