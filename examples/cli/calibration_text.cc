@@ -1,9 +1,11 @@
 #include "examples/cli/calibration_text.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -26,6 +28,31 @@ constexpr uint32_t kTextWindows = 20, kSelfWindows = 40;
 // From this size on the text is written by q4 weights: half the bytes a token, and large models lose little by them.
 constexpr uint64_t kQ8WriterParameters = 400'000'000;
 
+// What a model writes by itself may be code and little else. Every other window begins with one of these, so that prose
+// of all kinds is among it. README.md of formats/convert has the measurement.
+constexpr std::array<const char*, 20> kOpenings = {
+    "The history of the town begins",
+    "In the spring of that year,",
+    "The film tells the story of",
+    "She was born in",
+    "According to a report published",
+    "The river flows through",
+    "The government announced that",
+    "He began his career as",
+    "Scientists have long known that",
+    "The album was released in",
+    "In the second half of the season,",
+    "The species is found in",
+    "The building was designed by",
+    "After the war, the",
+    "Once upon a time there was",
+    "\"I don't know,\" she said,",
+    "The company was founded in",
+    "This chapter explains how",
+    "There are many ways to",
+    "The court decided that",
+};
+
 Status CheckNotInterrupted(Diagnostic* diagnostic) {
   if (!platform::InterruptScope::Requested()) return Status::Ok();
   return Fail(diagnostic, StatusCode::kCancelled, "interrupted", "the calibration text was not finished");
@@ -46,16 +73,29 @@ std::vector<int32_t> CutWindows(const std::vector<int32_t>& ids, const Generatio
   return cut;
 }
 
+/// A source's tokenizer and the bytes that it reads.
+struct SourceTokenizer {
+  std::vector<std::byte> section;
+  std::optional<Tokenizer> tokenizer;  // none where the source has none
+};
+
+Result<SourceTokenizer> OpenTokenizer(const formats::CheckpointInfo& info, Diagnostic* diagnostic) {
+  SourceTokenizer source;
+  LINNET_ASSIGN_OR_RETURN(source.section, formats::WriteTokenizerSection(info.tokenizer, diagnostic));
+  LINNET_ASSIGN_OR_RETURN(TokenizerView view, formats::ReadTokenizerSection(source.section, diagnostic));
+  if (view.kind == TokenizerKind::kNone) return source;
+  LINNET_ASSIGN_OR_RETURN(source.tokenizer, Tokenizer::Create(std::move(view), diagnostic));
+  return source;
+}
+
 Result<std::vector<int32_t>> TokenizeFile(const formats::CheckpointInfo& info, const std::string& path,
                                           Diagnostic* diagnostic) {
-  LINNET_ASSIGN_OR_RETURN(const std::vector<std::byte> section,
-                          formats::WriteTokenizerSection(info.tokenizer, diagnostic));
-  LINNET_ASSIGN_OR_RETURN(TokenizerView view, formats::ReadTokenizerSection(section, diagnostic));
-  if (view.kind == TokenizerKind::kNone) {
+  LINNET_ASSIGN_OR_RETURN(const SourceTokenizer source, OpenTokenizer(info, diagnostic));
+  if (!source.tokenizer) {
     return Fail(diagnostic, StatusCode::kInvalidArgument, "the model has no tokenizer",
                 "--calibrate %s: expected a model with a tokenizer, found none", path.c_str());
   }
-  LINNET_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Create(std::move(view), diagnostic));
+  const Tokenizer& tokenizer = *source.tokenizer;
   LINNET_ASSIGN_OR_RETURN(const FileMapping file, FileMapping::Open(path, diagnostic));
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   std::vector<int32_t> ids;
@@ -95,11 +135,9 @@ int32_t StartToken(const GenerationDefaults& defaults) {
   return defaults.end_ids.empty() ? 0 : defaults.end_ids.front();
 }
 
-// Samples one window from the model's whole distribution, but for tokens that end a text: what an instruct model writes
-// after them are empty turns, again and again.
-Status WriteWindow(LoadedModel& model, uint32_t window, uint64_t seed, std::vector<int32_t>* ids,
-                   Diagnostic* diagnostic) {
-  const GenerationDefaults& defaults = model.file().generation();
+// Sampled from the model's whole distribution, but for tokens that end a text: what an instruct model writes after them
+// are empty turns, again and again. text: [start token, what the window is opened with]; filled up to n tokens.
+Status ContinueText(LoadedModel& model, size_t n, uint64_t seed, std::vector<int32_t>* text, Diagnostic* diagnostic) {
   const uint32_t vocab_size = model.config().vocab_size;
   SamplerOptions sampling;
   sampling.temperature = 1.0f;
@@ -109,17 +147,47 @@ Status WriteWindow(LoadedModel& model, uint32_t window, uint64_t seed, std::vect
   Session& session = model.session();
   std::vector<float> logits(vocab_size);
   LINNET_RETURN_IF_ERROR(session.Rewind(0));
-  int32_t next = StartToken(defaults);
-  const size_t end = ids->size() + window;
+  LINNET_RETURN_IF_ERROR(session.Prefill(*text));
   while (true) {
     LINNET_RETURN_IF_ERROR(CheckNotInterrupted(diagnostic));
-    ids->push_back(next);
-    if (ids->size() == end) return Status::Ok();
-    LINNET_RETURN_IF_ERROR(session.position() == 0 ? session.Prefill({&next, 1}) : session.Decode(next));
     std::copy_n(session.logits().begin(), vocab_size, logits.begin());
-    for (const int32_t id : defaults.end_ids) logits[static_cast<size_t>(id)] = std::numeric_limits<float>::lowest();
-    LINNET_ASSIGN_OR_RETURN(next, sampler.sampler->Sample(logits));
+    for (const int32_t id : model.file().generation().end_ids) {
+      logits[static_cast<size_t>(id)] = std::numeric_limits<float>::lowest();
+    }
+    LINNET_ASSIGN_OR_RETURN(const int32_t next, sampler.sampler->Sample(logits));
+    text->push_back(next);
+    if (text->size() == n) return Status::Ok();
+    LINNET_RETURN_IF_ERROR(session.Decode(next));
   }
+}
+
+// One window. Its start token stays where the model expects one before every text; elsewhere a text's first token
+// takes all the attention that goes nowhere, and is any token.
+Status WriteWindow(LoadedModel& model, uint32_t window, uint64_t seed, const std::vector<int32_t>& opening,
+                   std::vector<int32_t>* ids, Diagnostic* diagnostic) {
+  const GenerationDefaults& defaults = model.file().generation();
+  const size_t left_out = defaults.add_bos ? 0 : 1;
+  std::vector<int32_t> text = {StartToken(defaults)};
+  text.insert(text.end(), opening.begin(), opening.end());
+  LINNET_RETURN_IF_ERROR(ContinueText(model, window + left_out, seed, &text, diagnostic));
+  ids->insert(ids->end(), text.begin() + static_cast<ptrdiff_t>(left_out), text.end());
+  return Status::Ok();
+}
+
+// What each window is opened with: nothing where the model is on its own, or where its tokenizer does not work.
+std::vector<std::vector<int32_t>> MakeOpenings(const formats::CheckpointInfo& info, uint32_t n_windows,
+                                               uint32_t window) {
+  std::vector<std::vector<int32_t>> openings(n_windows);
+  const auto source = OpenTokenizer(info, nullptr);
+  if (!source.ok() || !source->tokenizer) return openings;
+  for (uint32_t i = 1; i < n_windows; i += 2) {
+    std::vector<int32_t>& ids = openings[i];
+    const Status status = source->tokenizer->Encode(kOpenings[i / 2 % kOpenings.size()], {false, false}, &ids, nullptr);
+    const bool fits = std::all_of(ids.begin(), ids.end(),
+                                  [&info](int32_t id) { return static_cast<uint32_t>(id) < info.config.vocab_size; });
+    if (!status.ok() || !fits || ids.size() + 1 >= window) ids.clear();
+  }
+  return openings;
 }
 
 Result<std::vector<int32_t>> WriteOwnText(const formats::Checkpoint& source, const CalibrationTextOptions& options,
@@ -138,15 +206,16 @@ Result<std::vector<int32_t>> WriteOwnText(const formats::Checkpoint& source, con
   }
   RunOptions run;
   run.model = scratch.path();
-  run.context_tokens = options.window;
+  run.context_tokens = options.window + 1;
   run.threads = options.threads;
   run.no_cache = true;
   LINNET_ASSIGN_OR_RETURN(LoadedModel model, LoadedModel::Load(run, 1, diagnostic));
+  const auto openings = MakeOpenings(source.info(), options.windows, options.window);
   Progress progress("writing text");
   std::vector<int32_t> ids;
   for (uint32_t i = 0; i < options.windows; ++i) {
     progress.Update(i, options.windows, "window " + std::to_string(i + 1) + " of " + std::to_string(options.windows));
-    LINNET_RETURN_IF_ERROR(WriteWindow(model, options.window, options.seed + i, &ids, diagnostic));
+    LINNET_RETURN_IF_ERROR(WriteWindow(model, options.window, options.seed + i, openings[i], &ids, diagnostic));
   }
   return ids;
 }
@@ -158,7 +227,11 @@ Result<std::vector<int32_t>> MakeCalibrationText(const formats::Checkpoint& sour
   const ModelConfig& config = source.info().config;
   if (options->windows == 0) options->windows = options->source == kSelfText ? kSelfWindows : kTextWindows;
   if (config.context_length > 0) options->window = std::min(options->window, config.context_length);
-  if (options->source == kSelfText) return WriteOwnText(source, *options, diagnostic);
+  if (options->source == kSelfText) {
+    // One more token is written than is kept.
+    if (options->window == config.context_length) options->window = std::max(options->window - 1, 1u);
+    return WriteOwnText(source, *options, diagnostic);
+  }
   LINNET_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, TokenizeFile(source.info(), options->source, diagnostic));
   return CutWindows(ids, source.info().generation, options);
 }
