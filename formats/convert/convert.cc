@@ -95,7 +95,8 @@ class Conversion {
   std::vector<CalibratedErrors> errors_;  // one a plan
   size_t block_begin_ = 0;
   uint64_t block_elements_ = 0, block_total_ = 0;  // converted, and in all
-  bool blocks_begun_ = false;
+  bool blocks_begun_ = false, block_gathered_ = false;
+  double told_share_ = 0.0;
   double table_blocks_ = 0.0;  // time that a table takes which comes last, in blocks
 };
 
@@ -119,7 +120,9 @@ Status Conversion::ReportBlock(double share) {
   const double n_layers = checkpoint_.info().config.n_layers;
   double done = progress_state_.layer + share;
   if (progress_state_.layer < 0) done = blocks_begun_ ? n_layers + share * table_blocks_ : 0.0;
-  return ReportShare(std::min(done / (n_layers + table_blocks_), 1.0));
+  // A block with more moments than fit is gathered several times; what is told never goes back.
+  told_share_ = std::max(told_share_, std::min(done / (n_layers + table_blocks_), 1.0));
+  return ReportShare(told_share_);
 }
 
 // Rows of a tensor have been converted.
@@ -131,6 +134,9 @@ Status Conversion::ReportRows(const TensorPlan& plan, uint64_t elements) {
   }
   const double share = static_cast<double>(block_elements_) / static_cast<double>(block_total_);
   if (plan.spec.layer < 0) return ReportBlock(IndexOf(plan) == 0 ? std::min(share, 1.0) : 0.0);
+  // A norm before the first of the block's matrices comes before the gathering.
+  block_gathered_ = block_gathered_ || IsCalibratedForm(plan) || !restored_.empty();
+  if (!block_gathered_) return ReportBlock(0.0);
   return ReportBlock(kGatherShare + kRoundShare * std::min(share, 1.0));
 }
 
@@ -288,6 +294,7 @@ void Conversion::BeginBlock(size_t begin) {
   block_elements_ = block_total_ = 0;
   for (size_t i = begin; i < plans_.size() && plans_[i].spec.layer == layer; ++i) block_total_ += plans_[i].elements();
   restored_.clear();
+  block_gathered_ = false;
   blocks_begun_ = blocks_begun_ || layer >= 0;
   if (store_ && layer >= 0) RestoreBlock();
 }
@@ -420,7 +427,9 @@ Status Conversion::ShareOutBudget(const ConvertOptions& options, const ModelCont
 // With a budget: those that losses are measured with.
 Status Conversion::MakePlans(const ConvertOptions& options) {
   LINNET_ASSIGN_OR_RETURN(
-      plans_, PlanTensors(checkpoint_, options.has_budget() ? ProbeOptions(options) : options, diagnostic_));
+      plans_, PlanTensors(checkpoint_,
+                          options.has_budget() ? ProbeOptions(options, checkpoint_.info().config.tied_head) : options,
+                          diagnostic_));
   return Status::Ok();
 }
 

@@ -118,12 +118,12 @@ void SetForm(DType dtype, uint32_t block_size, TensorPlan* plan) {
   plan->spec.block_size = plan->wanted_block_size = block_size;
 }
 
-ConvertOptions ProbeOptions(const ConvertOptions& options) {
+ConvertOptions ProbeOptions(const ConvertOptions& options, bool tied) {
   ConvertOptions probe = options;
   probe.weights = DType::kQ4;
   probe.block_size = 32;
   // A tied table has one type, whichever option names it.
-  if (!probe.embedding && !probe.head) probe.embedding = probe.head = DType::kQ4;
+  if (tied && (probe.embedding || probe.head)) return probe;
   if (!probe.embedding) probe.embedding = DType::kQ4;
   if (!probe.head) probe.head = DType::kQ4;
   return probe;

@@ -16,7 +16,7 @@
 namespace linnet::formats {
 
 /// The options of the plan that losses are measured with: everything that is not asked for by name in q4.
-ConvertOptions ProbeOptions(const ConvertOptions& options);
+ConvertOptions ProbeOptions(const ConvertOptions& options, bool tied);
 
 /// Whether the smallest forms of `plans` (made with ProbeOptions) fit options.bits or options.file_bytes; measures
 /// nothing. Errors: kInvalidArgument with the least budget that this model can have.

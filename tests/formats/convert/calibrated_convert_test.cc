@@ -192,6 +192,23 @@ TEST_SUITE("formats") {
     CHECK(ReadFile(folder / "a") == ReadFile(folder / "whole"));
   }
 
+  TEST_CASE("Convert: the progress of a stage never goes back, and a block begins with its gathering") {
+    const TinyCheckpoint checkpoint = SomeCheckpoint();
+    const TemporaryFolder folder;
+    Calibrated calibrated(1, 4, 96);
+    SUBCASE("a block is gathered once") {}
+    SUBCASE("a block is gathered for every matrix") { calibrated.calibration.moments_bytes = 1; }
+    ConvertProgress last;
+    const auto check = [&last](const ConvertProgress& progress) {
+      if (progress.stage == last.stage) CHECK(progress.elements_done >= last.elements_done);
+      // Its norm comes before the gathering, so nothing of the second of two blocks is done yet.
+      if (progress.layer == 1 && last.layer == 0) CHECK(progress.elements_done <= progress.elements_total / 2);
+      last = progress;
+      return true;
+    };
+    REQUIRE(Convert(checkpoint, calibrated.options, folder / "a", check, nullptr, nullptr).ok());
+  }
+
   TEST_CASE("Convert: pieces of other options, and damaged ones, are not taken") {
     const TinyCheckpoint checkpoint = SomeCheckpoint();
     const TemporaryFolder folder, resume;
