@@ -37,6 +37,8 @@ void OccupyStandardStreams();
 
 enum class Stream : uint8_t { kInput, kOutput, kError };
 bool IsTerminal(Stream stream);
+/// Characters in a line of the terminal behind `stream`; 0 where there is none, or it does not tell.
+size_t TerminalColumns(Stream stream);
 
 enum class LineStatus : uint8_t { kLine, kTooLong, kEnd, kInterrupted };
 /// Reads a line of at most `max_bytes` from standard input, without its newline. kTooLong: the line was longer; all of

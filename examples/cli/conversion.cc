@@ -1,7 +1,6 @@
 #include "examples/cli/conversion.h"
 
 #include "examples/cli/output.h"
-#include "platforms/clock.h"
 #include "platforms/console.h"
 
 namespace linnet::cli {
@@ -14,29 +13,6 @@ void AddTypeOption(CLI::App* command, const std::string& name, std::optional<DTy
   };
   command->add_option_function<std::string>(name, parse, what)->type_name("TYPE");
 }
-
-/// How long a stage will go on, from its own speed so far.
-class TimeLeft {
- public:
-  std::string Text(const formats::ConvertProgress& state) {
-    if (state.stage != stage_) {
-      stage_ = state.stage;
-      start_ns_ = platform::MonotonicNanoseconds();
-      start_done_ = state.elements_done;
-    }
-    const double seconds = platform::SecondsSince(start_ns_);
-    if (seconds < kSettleSeconds || state.elements_done <= start_done_) return "";
-    const double left = seconds * static_cast<double>(state.elements_total - state.elements_done) /
-                        static_cast<double>(state.elements_done - start_done_);
-    if (left < 60.0) return ", less than a minute left";
-    return ", about " + std::to_string(static_cast<int>(left / 60.0 + 0.5)) + " min left";
-  }
-
- private:
-  static constexpr double kSettleSeconds = 5.0;
-  std::string stage_;
-  uint64_t start_ns_ = 0, start_done_ = 0;
-};
 
 }  // namespace
 
@@ -63,11 +39,11 @@ Status RunConversion(const formats::Checkpoint& source, const formats::ConvertOp
   Progress progress(label);
   TimeLeft left;
   const auto update = [&progress, &left](const formats::ConvertProgress& state) {
-    std::string detail = state.stage;
+    std::string detail = state.stage + left.Text(state.stage, state.elements_done, state.elements_total);
     if (state.tensors_total > 0) {
       detail += ", tensor " + std::to_string(state.tensors_done) + " of " + std::to_string(state.tensors_total);
     }
-    progress.Update(state.elements_done, state.elements_total, detail + left.Text(state));
+    progress.Update(state.elements_done, state.elements_total, detail);
     return !platform::InterruptScope::Requested();
   };
   const Status status = formats::Convert(source, options, output, update, report, diagnostic);

@@ -18,9 +18,25 @@ constexpr uint64_t kSecondNs = 1'000'000'000;
 constexpr uint64_t kQuietNs = kSecondNs;  // shorter work needs no progress
 constexpr uint64_t kRedrawNs = kSecondNs / 10;
 constexpr uint64_t kLineNs = 10 * kSecondNs;  // in logs
-constexpr int kBarColumns = 24;
+constexpr size_t kBarColumns = 24, kMinBarColumns = 4;
+constexpr double kSettleSeconds = 5.0;  // before them, a speed says little
 
 int g_output_error = 0;  // errno of the first failed write
+
+// With a bar that is shorter where the terminal is narrow: a line that wraps could not be drawn over.
+std::string ProgressLine(const std::string& label, double share, const std::string& rest, size_t terminal_columns) {
+  const size_t fixed = label.size() + rest.size() + 4;  // with spaces and brackets
+  const size_t room = terminal_columns > 0 ? terminal_columns - 1 : fixed + kBarColumns;
+  const size_t bar = std::min(room - std::min(room, fixed), kBarColumns);
+  std::string line = label + " ";
+  if (bar >= kMinBarColumns) {
+    const auto filled = static_cast<size_t>(share * static_cast<double>(bar));
+    line += "[" + std::string(filled, '#') + std::string(bar - filled, '.') + "] ";
+  }
+  line += rest;
+  if (line.size() > room) line.resize(room);
+  return line;
+}
 
 }  // namespace
 
@@ -135,15 +151,26 @@ void Progress::Update(uint64_t done, uint64_t total, const std::string& detail) 
     Note("%s: %s %s", label_.c_str(), percent, detail.c_str());
     return;
   }
-  const int filled = static_cast<int>(share * kBarColumns);
-  std::string line = label_ + " [" + std::string(static_cast<size_t>(filled), '#') +
-                     std::string(static_cast<size_t>(kBarColumns - filled), '.') + "] " + percent;
-  if (!detail.empty()) line += " " + detail;
+  std::string line = ProgressLine(label_, share, percent + (detail.empty() ? "" : " " + detail),
+                                  platform::TerminalColumns(platform::Stream::kError));
   const size_t columns = line.size();
   if (columns < shown_columns_) line.append(shown_columns_ - columns, ' ');
   shown_columns_ = columns;
   std::fprintf(stderr, "\r%s", line.c_str());
   std::fflush(stderr);
+}
+
+std::string TimeLeft::Text(const std::string& stage, uint64_t done, uint64_t total) {
+  if (start_ns_ == 0 || stage != stage_) {
+    stage_ = stage;
+    start_ns_ = platform::MonotonicNanoseconds();
+    start_done_ = done;
+  }
+  const double seconds = platform::SecondsSince(start_ns_);
+  if (seconds < kSettleSeconds || done <= start_done_ || total < done) return "";
+  const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done - start_done_);
+  if (left < 60.0) return ", less than a minute left";
+  return ", about " + std::to_string(static_cast<int>(left / 60.0 + 0.5)) + " min left";
 }
 
 void Progress::Hide() {

@@ -35,8 +35,8 @@ std::string OneLine(std::string_view text);
 /// Lower-case hexadecimal.
 std::string Hex(const uint8_t* bytes, size_t count);
 
-/// Progress of something that may take longer than a second: on a terminal a line that is redrawn, else a line every
-/// ten seconds. Nothing is shown in the first second.
+/// Progress of something that may take longer than a second: on a terminal a line that is redrawn and fits it, else a
+/// line every ten seconds. Nothing is shown in the first second.
 class Progress {
  public:
   explicit Progress(std::string label);
@@ -55,6 +55,17 @@ class Progress {
   uint64_t next_ns_;
   bool terminal_;
   size_t shown_columns_ = 0;
+};
+
+/// How long a stage will go on, from its own speed so far.
+class TimeLeft {
+ public:
+  /// Such as ", about 3 min left"; empty in a stage's first seconds. `done` never goes back within a stage.
+  std::string Text(const std::string& stage, uint64_t done, uint64_t total);
+
+ private:
+  std::string stage_;
+  uint64_t start_ns_ = 0, start_done_ = 0;
 };
 
 }  // namespace linnet::cli

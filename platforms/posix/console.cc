@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -26,6 +27,18 @@ void OnSignal(int number) {
   // A full pipe has woken the reader already; without a pipe there is nobody to wake.
   if (g_wake[1] >= 0 && write(g_wake[1], "", 1) < 0) errno = 0;
   errno = error;
+}
+
+int DescriptorOf(Stream stream) {
+  switch (stream) {
+    case Stream::kInput:
+      return STDIN_FILENO;
+    case Stream::kOutput:
+      return STDOUT_FILENO;
+    case Stream::kError:
+      return STDERR_FILENO;
+  }
+  return STDERR_FILENO;
 }
 
 void DrainWakePipe() {
@@ -85,16 +98,11 @@ void OccupyStandardStreams() {
   }
 }
 
-bool IsTerminal(Stream stream) {
-  switch (stream) {
-    case Stream::kInput:
-      return isatty(STDIN_FILENO) == 1;
-    case Stream::kOutput:
-      return isatty(STDOUT_FILENO) == 1;
-    case Stream::kError:
-      return isatty(STDERR_FILENO) == 1;
-  }
-  return false;
+bool IsTerminal(Stream stream) { return isatty(DescriptorOf(stream)) == 1; }
+
+size_t TerminalColumns(Stream stream) {
+  winsize size = {};
+  return ioctl(DescriptorOf(stream), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 LineStatus LineReader::Read(size_t max_bytes, std::string* line) {
