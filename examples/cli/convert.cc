@@ -120,7 +120,7 @@ struct Calibration {
     std::error_code ignored;
     for (const auto& file : std::filesystem::directory_iterator(options.resume_folder, ignored)) {
       const std::string name = file.path().filename().string();
-      if (name == "choices" || name == kWriter || name.starts_with("block-")) {
+      if (name == "choices" || name == "text" || name == kWriter || name.starts_with("block-")) {
         std::filesystem::remove(file.path(), ignored);
       }
     }
@@ -141,8 +141,9 @@ Status MakeResumeFolder(const std::string& output, std::string* folder, Diagnost
     return Fail(diagnostic, StatusCode::kIoError, "cannot create the file", "%s: expected a file, found a directory",
                 output.c_str());
   }
-  *folder = output + ".resume";
-  return platform::MakeFolders(*folder, diagnostic);
+  LINNET_RETURN_IF_ERROR(platform::MakeFolders(output + ".resume", diagnostic));
+  *folder = output + ".resume";  // not before: what is in its place otherwise is somebody else's
+  return Status::Ok();
 }
 
 Status PrepareCalibration(Options& options, const formats::Checkpoint& source, Calibration* calibration,
@@ -171,11 +172,9 @@ Status Run(Options& options, Diagnostic* diagnostic) {
   LINNET_ASSIGN_OR_RETURN(const std::unique_ptr<formats::Checkpoint> source, OpenSource(options.source, diagnostic));
   LINNET_RETURN_IF_ERROR(CheckOutput(options, *source, diagnostic));
   Calibration calibration;
-  const Status prepared = PrepareCalibration(options, *source, &calibration, diagnostic);
-  if (!prepared.ok()) calibration.RemoveEmptyFolder();
-  LINNET_RETURN_IF_ERROR(prepared);
   formats::ConvertReport report;
-  const Status status = RunConversion(*source, options.convert, options.output, "converting", &report, diagnostic);
+  Status status = PrepareCalibration(options, *source, &calibration, diagnostic);
+  if (status.ok()) status = RunConversion(*source, options.convert, options.output, "converting", &report, diagnostic);
   if (!status.ok()) calibration.RemoveEmptyFolder();
   if (status.code() == StatusCode::kCancelled && platform::IsFolder(calibration.options.resume_folder)) {
     return Fail(diagnostic, StatusCode::kCancelled, "interrupted",
@@ -226,6 +225,9 @@ void AddCalibrationOptions(CLI::App* command, Options* options) {
   command->final_callback([options, command] {
     const bool budget = command->count("--bits") + command->count("--size") > 0;
     const std::string& text = options->calibration.source;
+    if (command->count("--calibrate") > 0 && text.empty()) {
+      throw CLI::ValidationError("--calibrate", "expected a text file or self, found an empty name");
+    }
     const bool own_text = text == kSelfText || (text.empty() && budget);
     for (const char* name : {"--calibrate-windows", "--damping"}) {
       if (command->count(name) == 0 || budget || !text.empty()) continue;

@@ -19,7 +19,7 @@ size_t LogSoftmax(const float* logits, std::span<float> out) {
 double KlDivergence(std::span<const float> log_p, std::span<const float> log_q) {
   double sum = 0.0;
   for (size_t i = 0; i < log_p.size(); ++i) sum += std::exp(log_p[i]) * (log_p[i] - log_q[i]);
-  return sum;
+  return std::max(sum, 0.0);  // of equal logits the roundings are left
 }
 
 Spread SpreadOf(std::vector<double>& values) {

@@ -116,7 +116,7 @@ struct ConvertChoice {
   DType dtype = DType::kQ8;
   uint32_t block_size = 0;
   uint64_t bytes = 0;
-  double probe_loss = 0.0;  // KL divergence measured with this tensor alone rounded, to q4/32 where its width allows
+  double probe_loss = 0.0;  // KL divergence measured with this tensor alone rounded: to q4/32, or the type asked for
   double loss = 0.0;        // KL divergence expected of the chosen form
 };
 

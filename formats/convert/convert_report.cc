@@ -71,8 +71,10 @@ void AppendFallbacks(const std::vector<ConvertFallback>& fallbacks, std::string*
 // One line for every role and form, the first layers that have it, and what is expected of all together.
 void AppendChoices(const std::vector<ConvertChoice>& choices, std::string* text) {
   if (choices.empty()) return;
-  AppendLine(text, "chosen by measured loss (nats of KL divergence a token; in q4: each alone as q4/32):");
-  AppendLine(text, "%-26s %-8s %8s %14s %12s %12s", "tensor", "type", "tensors", "bytes", "in q4", "expected");
+  AppendLine(text,
+             "chosen by measured loss (nats of KL divergence a token; alone: each by itself, in q4/32 or the type "
+             "asked for):");
+  AppendLine(text, "%-26s %-8s %8s %14s %12s %12s", "tensor", "type", "tensors", "bytes", "alone", "expected");
   double total = 0.0;
   for (size_t i = 0; i < choices.size(); ++i) {
     const ConvertChoice& choice = choices[i];

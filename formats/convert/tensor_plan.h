@@ -42,8 +42,9 @@ struct TensorPlan {
 /// True where the stored form is rounded by Linnet, so that it may be another.
 inline bool HasChoice(const TensorPlan& plan) { return IsQuantized(plan.spec.dtype) && !plan.keeps_grid; }
 
-/// Average bits of the source's linear layers from which on they count as not yet rounded to 4 bits; Q4_1 has 5.0.
-constexpr double kFourBitSourceBits = 5.25;
+/// Average bits of the source's linear layers above which they count as not yet rounded to about 4 bits. Q4_1 has 5.0,
+/// Q5_0 and Q5_K 5.5, Q5_1 6.0, Q6_K 6.5625.
+constexpr double kFourBitSourceBits = 6.0;
 /// Rotations of fewer neighbours do not spread outliers.
 constexpr uint64_t kMinRotationBlock = 16;
 /// 4,096 floats are half of the smallest level-1 cache in use, so that the transform stays in it.

@@ -4,6 +4,9 @@ import os
 import re
 import resource
 import shutil
+import signal
+import subprocess
+import time
 
 import harness
 import tiny_checkpoint
@@ -213,11 +216,58 @@ class Convert(harness.ProgramTest):
                       ("--calibrate-windows", "0"),
                       ("--damping", "nan", "--calibrate", self.text()), ("--damping", "0.02"), ("--seed", "3"),
                       ("--seed", "3", "--calibrate", self.text()), ("--calibrate-windows", "3"),
-                      ("--size", "1M", "--block", "64")):
+                      ("--size", "1M", "--block", "64"), ("--calibrate", "")):
             with self.subTest(wrong=wrong):
                 result = self.run_program("convert", source, "-o", self.path("wrong.linnet"), *wrong)
                 self.assertEqual(result.returncode, 2, result.errors)
                 self.assertFalse(os.path.exists(self.path("wrong.linnet")))
+
+    def tied_source(self):
+        source = self.source("tied")
+        path = os.path.join(source, "config.json")
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+        tiny_checkpoint.write_json(source, "config.json", dict(config, tie_word_embeddings=True))
+        return source
+
+    def test_a_budget_leaves_a_tied_table_that_one_option_names(self):
+        source, target = self.tied_source(), self.path("tied.linnet")
+        for option in ("--embedding", "--head"):
+            for weights in ("q4", "q8", "f16"):
+                with self.subTest(option=option, weights=weights):
+                    report = json.loads(self.run_ok("convert", source, "-o", target, "--bits", "12", option, weights,
+                                                    "--calibrate", self.text(), "--json").text)
+                    types = [group["type"] for group in report["groups"] if group["group"] == "embedding"]
+                    self.assertEqual(types, [weights])
+
+    def test_what_stands_in_the_resume_folders_place_stays(self):
+        target = self.path("taken.linnet")
+        with open(target + ".resume", "w") as file:
+            file.write("mine")
+        self.run_fails("convert", self.source("plain"), "-o", target, "--weights", "q4", "--calibrate", self.text(),
+                       contains=(target + ".resume",))
+        with open(target + ".resume") as file:
+            self.assertEqual(file.read(), "mine")
+
+    def test_an_interrupted_text_is_written_on(self):
+        args = ["--weights", "q4", "--calibrate", "self", "--calibrate-windows", "120"]
+        source, target, whole = self.source("plain"), self.path("on.linnet"), self.path("whole.linnet")
+        piece = os.path.join(target + ".resume", "text")
+        process = subprocess.Popen(harness.PROGRAM + ["convert", source, "-o", target] + args,
+                                   env=self.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        end = time.monotonic() + 60
+        while not os.path.exists(piece) and time.monotonic() < end:
+            time.sleep(0.001)
+        process.send_signal(signal.SIGINT)
+        errors = process.communicate(timeout=60)[1].decode()
+        self.assertEqual(process.returncode, 1, errors)
+        self.assertIn("goes on from where it was", errors)
+        self.assertTrue(os.path.exists(piece))
+        self.run_ok("convert", source, "-o", target, *args)
+        self.assertFalse(os.path.exists(target + ".resume"))
+        self.run_ok("convert", source, "-o", whole, *args)
+        with open(target, "rb") as one, open(whole, "rb") as other:
+            self.assertEqual(one.read(), other.read())
 
     def test_the_least_budget_that_is_told_works(self):
         source, text, target = self.source("plain"), self.text(), self.path("least.linnet")

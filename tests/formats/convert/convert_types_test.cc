@@ -44,8 +44,10 @@ TEST_SUITE("formats") {
     CHECK(PlanOf(large, {}, TensorRole::kFfnDown).spec.block_size == 32);
     CHECK(PlanOf(large, {}, TensorRole::kTokenEmbedding).spec.dtype == DType::kQ8);
     CHECK(PlanOf(large, {}, TensorRole::kHead).spec.dtype == DType::kQ8);
-    large.set_source_type({"Q4_1", 5.0});
-    CHECK(PlanOf(large, {}, TensorRole::kFfnDown).spec.dtype == DType::kQ8);
+    for (const formats::SourceType type : {formats::SourceType{"Q4_1", 5.0}, {"Q5_0", 5.5}, {"Q5_1", 6.0}}) {
+      large.set_source_type(type);
+      CHECK(PlanOf(large, {}, TensorRole::kFfnDown).spec.dtype == DType::kQ8);
+    }
     large.set_source_type({"Q6_K", 6.5625});
     CHECK(PlanOf(large, {}, TensorRole::kFfnDown).spec.dtype == DType::kQ4);
   }
