@@ -119,8 +119,10 @@ class TextProgress {
 };
 
 // Sampled from the model's whole distribution, but for tokens that end a text: what an instruct model writes after them
-// are empty turns, again and again. text: [start token, what the window is opened with]; filled up to n tokens.
-Status ContinueText(LoadedModel& model, size_t n, uint64_t seed, std::vector<int32_t>* text, Diagnostic* diagnostic) {
+// are empty turns, again and again. text: [start token, what the window is opened with]; filled up to n tokens, told as
+// what follows n_before others.
+Status ContinueText(LoadedModel& model, size_t n, uint64_t seed, size_t n_before, TextProgress* progress,
+                    std::vector<int32_t>* text, Diagnostic* diagnostic) {
   const uint32_t vocab_size = model.config().vocab_size;
   SamplerOptions sampling;
   sampling.temperature = 1.0f;
@@ -133,6 +135,7 @@ Status ContinueText(LoadedModel& model, size_t n, uint64_t seed, std::vector<int
   LINNET_RETURN_IF_ERROR(session.Prefill(*text));
   while (true) {
     LINNET_RETURN_IF_ERROR(CheckNotInterrupted(diagnostic));
+    progress->Update(n_before + text->size());
     std::copy_n(session.logits().begin(), vocab_size, logits.begin());
     for (const int32_t id : model.file().generation().end_ids) {
       logits[static_cast<size_t>(id)] = std::numeric_limits<float>::lowest();
@@ -193,11 +196,11 @@ Result<std::vector<int32_t>> WriteOwnText(const formats::Checkpoint& source, con
   TextProgress progress(size_t{options.windows} * options.window);
   std::vector<int32_t> ids = WindowsOf(store, options);
   for (size_t i = ids.size() / options.window; i < options.windows; ++i) {
-    progress.Update(ids.size());
     std::vector<int32_t> text = {StartToken(defaults)};
     text.insert(text.end(), openings[i].begin(), openings[i].end());
+    const uint64_t seed = options.seed * kSeedStride + i;
     LINNET_RETURN_IF_ERROR(
-        ContinueText(model, options.window + left_out, options.seed * kSeedStride + i, &text, diagnostic));
+        ContinueText(model, options.window + left_out, seed, ids.size(), &progress, &text, diagnostic));
     ids.insert(ids.end(), text.begin() + static_cast<ptrdiff_t>(left_out), text.end());
     LINNET_RETURN_IF_ERROR(store.Save(kTextPiece, std::as_bytes(std::span(ids)), diagnostic));
   }
