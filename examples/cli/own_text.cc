@@ -79,9 +79,7 @@ int32_t StartToken(const GenerationDefaults& defaults) {
 // What one seed leads to has no window in common with what another does, however near they are.
 constexpr uint64_t kSeedStride = uint64_t{1} << 32;
 
-// Windows that an interrupted run has written, in the resume folder. Their key is the model that wrote them.
-constexpr const char* kTextPiece = "text";
-
+// The key of the windows is the model that wrote them.
 Result<formats::ResumeStore> OpenTextStore(const CalibrationTextOptions& options, Diagnostic* diagnostic) {
   LINNET_ASSIGN_OR_RETURN(const FileMapping writer, FileMapping::Open(options.scratch_path, diagnostic));
   formats::Sha256 key;

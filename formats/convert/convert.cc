@@ -28,9 +28,6 @@ static_assert(kPartElements * 2 * sizeof(float) <= kConvertBufferBytes);
 // Sources are hashed in parts, so that their pages can be dropped behind.
 constexpr size_t kHashBytes = size_t{2} << 20;
 
-// Rows that go through calibrated rounding at once: tiles for every thread, several each to even them out.
-constexpr uint64_t kCalibratedRows = 512;
-
 struct RowRange {
   uint64_t group = 0, begin = 0, count = 0;
 };

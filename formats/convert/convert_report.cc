@@ -85,16 +85,16 @@ void AppendChoices(const std::vector<ConvertChoice>& choices, std::string* text)
     total += choice.loss;
     if (std::any_of(choices.begin(), begin, same)) continue;
     uint64_t bytes = 0;
-    double nearest = 0.0, loss = 0.0;
+    double alone = 0.0, loss = 0.0;
     for (auto other = begin; other != choices.end(); ++other) {
       if (!same(*other)) continue;
       bytes += other->bytes;
-      nearest += other->probe_loss;
+      alone += other->probe_loss;
       loss += other->loss;
     }
     AppendLine(text, "%-26s %-8s %8td %14llu %12.5f %12.5f", TensorRoleName(choice.role),
                TypeText(choice.dtype, choice.block_size, false).c_str(), std::count_if(begin, choices.end(), same),
-               Printed(bytes), nearest, loss);
+               Printed(bytes), alone, loss);
   }
   AppendLine(text, "expected KL divergence of all: %.4f", total);
 }

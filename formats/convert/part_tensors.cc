@@ -42,19 +42,15 @@ Status AppendDecoded(const Checkpoint& checkpoint, const TensorPlan& plan, PartT
     LINNET_RETURN_IF_ERROR(checkpoint.ReadRows(plan.requirement, group, 0, plan.rows(),
                                                {values + group * group_size, group_size}, diagnostic));
   }
-  TensorSpec spec = plan.spec;
-  spec.dtype = DType::kF32;
-  spec.block_size = spec.rotation_block = 0;
-  tensors->views.push_back(PartView(spec, memory.bytes(), {}));
+  tensors->views.push_back(PartView(plan.Unrounded().spec, memory.bytes(), {}));
   tensors->memory.push_back(std::move(memory));
   return Status::Ok();
 }
 
 Status AppendRounded(const Checkpoint& checkpoint, const TensorPlan& plan, std::span<const int32_t> rows,
                      PartTensors* tensors, Diagnostic* diagnostic) {
-  TensorSpec spec = plan.spec;
   // A kept grid is decoded instead: the values are the same but for the scales' last bits.
-  if (plan.keeps_grid) spec.dtype = DType::kF32, spec.block_size = spec.rotation_block = 0;
+  TensorSpec spec = plan.keeps_grid ? plan.Unrounded().spec : plan.spec;
   if (!rows.empty()) spec.dims[0] = rows.size();
   const uint64_t groups = spec.rank == 3 ? spec.dims[0] : 1, columns = plan.columns();
   const uint64_t n_rows = rows.empty() ? plan.rows() : rows.size();

@@ -16,8 +16,6 @@ namespace {
 constexpr uint32_t kProbeWindows = 4, kProbeTokens = 128;
 // Tiles of a matrix that are rounded in each form, evenly spread; of each expert one at least.
 constexpr uint64_t kSampledTiles = 4;
-// Rows that are rounded at once.
-constexpr uint64_t kRowsAtOnce = 512;
 struct Form {
   DType dtype;
   uint32_t block_size;
@@ -75,6 +73,7 @@ SensitivityRun::SensitivityRun(const Checkpoint& checkpoint, const std::vector<T
     n_probed += HasChoice(plan);
   }
   work_total_ += static_cast<double>(plans[table()].elements()) * HeadWork(n_probed);
+  streams_.reserve((1 + static_cast<size_t>(n_probed)) * stream_size());  // growing would copy and take twice as much
 }
 
 // Multiply-adds for each weight of a block that comes after so many probes; and of the head, in both passes.
@@ -131,13 +130,12 @@ Status SensitivityRun::Embed() {
   TensorSensitivity* sensitivity = Add(0);
   LINNET_RETURN_IF_ERROR(embed(plans_[0], probe_ids_, probe_window_, AddProbe()));
   // A tied table is rounded by the inputs of its products, which are not known yet.
-  return IsCalibratedForm(plans_[0]) ? Status::Ok() : MeasureForms(0, sensitivity, 0, nullptr);
+  return IsCalibratedForm(plans_[0]) ? Status::Ok() : MeasureForms(sensitivity, 0, nullptr);
 }
 
 // Squared errors of a sample of rows in every form; of the outputs where there are moments, else of the weights.
-Status SensitivityRun::MeasureForms(size_t index, TensorSensitivity* sensitivity, uint64_t group,
-                                    const InputMoments* moments) {
-  const TensorPlan& plan = plans_[index];
+Status SensitivityRun::MeasureForms(TensorSensitivity* sensitivity, uint64_t group, const InputMoments* moments) {
+  const TensorPlan& plan = plans_[sensitivity->index];
   const uint64_t columns = plan.columns();
   std::vector<double>& errors = errors_[static_cast<size_t>(sensitivity - result_.data())];
   std::vector<float> rows, copy;
@@ -179,8 +177,8 @@ Status SensitivityRun::Round(size_t index, uint64_t group, const InputMoments& m
   const size_t row_bytes = data.size() / plan.rows(), row_scales = scales.size() / plan.rows();
   std::vector<float> rows;
   CalibratedErrors errors;
-  for (uint64_t first = 0; first < plan.rows(); first += kRowsAtOnce) {
-    const uint64_t n = std::min(kRowsAtOnce, plan.rows() - first);
+  for (uint64_t first = 0; first < plan.rows(); first += kCalibratedRows) {
+    const uint64_t n = std::min(kCalibratedRows, plan.rows() - first);
     rows.resize(n * plan.columns());
     LINNET_RETURN_IF_ERROR(checkpoint_.ReadRows(plan.requirement, group, first, n, rows, diagnostic_));
     const Status rounded =
@@ -211,7 +209,7 @@ Status SensitivityRun::MeasureBlock(size_t begin, size_t end, PartTensors* tenso
       }
       LINNET_RETURN_IF_ERROR(Round(i, group, *moments, data.bytes().subspan(group * group_bytes, group_bytes),
                                    scales.bytes().subspan(group * group_scales, group_scales)));
-      LINNET_RETURN_IF_ERROR(MeasureForms(i, sensitivity, group, moments));
+      LINNET_RETURN_IF_ERROR(MeasureForms(sensitivity, group, moments));
     }
     TensorView rounded = PartView(spec, data.bytes(), scales.bytes());
     PartRun run;

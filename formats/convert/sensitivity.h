@@ -60,7 +60,7 @@ class SensitivityRun {
   Status Gather(size_t begin, size_t index, uint64_t group, size_t end, const PartTensors& tensors);
   Status Round(size_t index, uint64_t group, const InputMoments& moments, std::span<std::byte> data,
                std::span<std::byte> scales);
-  Status MeasureForms(size_t index, TensorSensitivity* sensitivity, uint64_t group, const InputMoments* moments);
+  Status MeasureForms(TensorSensitivity* sensitivity, uint64_t group, const InputMoments* moments);
   Status CompareLogits();
   Result<const InputMoments*> MeasureHead();
   Status CompareChunk(uint64_t first, uint64_t count, bool comparing, const InputMoments* moments,

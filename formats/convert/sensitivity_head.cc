@@ -137,7 +137,7 @@ Result<const InputMoments*> SensitivityRun::MeasureHead() {
   LINNET_RETURN_IF_ERROR(RunPart(options_, HeadPart(config(), 1), tensors, run, Step()));
   gatherer_.Finish();
   const InputMoments* moments = gatherer_.Find(table(), 0, sensitivity->forms.front().block_size);
-  LINNET_RETURN_IF_ERROR(MeasureForms(table(), sensitivity, 0, moments));
+  LINNET_RETURN_IF_ERROR(MeasureForms(sensitivity, 0, moments));
   return moments;
 }
 

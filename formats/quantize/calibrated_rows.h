@@ -13,6 +13,9 @@
 
 namespace linnet::formats {
 
+/// Rows that are best given to CalibratedRounding at once: tiles for every thread, several each to even them out.
+constexpr uint64_t kCalibratedRows = 512;
+
 /// Second moments of a layer's inputs in the coordinates of its stored weights, and later their factor. Move-only in
 /// spirit: it is as large as width * width floats.
 struct InputMoments {
