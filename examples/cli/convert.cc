@@ -18,6 +18,7 @@
 #include "examples/cli/conversion.h"
 #include "examples/cli/output.h"
 #include "examples/cli/own_text.h"
+#include "formats/convert/resume_store.h"
 #include "formats/gguf/checkpoint.h"
 #include "formats/huggingface/checkpoint.h"
 #include "formats/linnet/model_file.h"
@@ -121,7 +122,7 @@ struct Calibration {
     std::error_code ignored;
     for (const auto& file : std::filesystem::directory_iterator(options.resume_folder, ignored)) {
       const std::string name = file.path().filename().string();
-      if (name == "choices" || name == kTextPiece || name == kWriter || name.starts_with("block-")) {
+      if (formats::IsResumePiece(name) || name == kTextPiece || name == kWriter) {
         std::filesystem::remove(file.path(), ignored);
       }
     }

@@ -92,9 +92,9 @@ Result<formats::ResumeStore> OpenTextStore(const CalibrationTextOptions& options
 std::vector<int32_t> WindowsOf(const formats::ResumeStore& store, const CalibrationTextOptions& options) {
   std::vector<int32_t> ids;
   const auto piece = store.Load(kTextPiece);
-  if (!piece || piece->size() % (options.window * sizeof(int32_t)) != 0) return ids;
-  ids.resize(std::min(piece->size() / sizeof(int32_t), size_t{options.windows} * options.window));
-  std::copy_n(piece->begin(), ids.size() * sizeof(int32_t), std::as_writable_bytes(std::span(ids)).begin());
+  if (!piece || piece->content.size() % (options.window * sizeof(int32_t)) != 0) return ids;
+  ids.resize(std::min(piece->content.size() / sizeof(int32_t), size_t{options.windows} * options.window));
+  std::copy_n(piece->content.begin(), ids.size() * sizeof(int32_t), std::as_writable_bytes(std::span(ids)).begin());
   return ids;
 }
 

@@ -87,7 +87,7 @@ class Conversion {
     CalibratedErrors errors;
   };
   std::optional<ResumeStore> store_;
-  std::vector<std::byte> piece_;          // of the block at hand
+  ResumePiece piece_;                     // of the block at hand
   std::vector<Restored> restored_;        // of its tensors; empty: it is to be converted
   std::vector<CalibratedErrors> errors_;  // one a plan
   size_t block_begin_ = 0;
@@ -258,8 +258,6 @@ Status Conversion::ConvertTensors(ModelFileWriter* writer, ReportBuilder* report
   return Report(progress);
 }
 
-std::string PieceName(int32_t layer) { return "block-" + std::to_string(layer); }
-
 // Everything that the stored forms of a block depend on.
 Sha256Digest Conversion::ResumeKey(const ConvertOptions& options) const {
   PieceWriter key;
@@ -300,10 +298,10 @@ void Conversion::BeginBlock(size_t begin) {
 void Conversion::RestoreBlock() {
   const size_t begin = block_begin_;
   const int32_t layer = plans_[begin].spec.layer;
-  auto piece = store_->Load(PieceName(layer));
+  auto piece = store_->Load(BlockPiece(layer));
   if (!piece) return;
   piece_ = std::move(*piece);
-  PieceReader reader(piece_);
+  PieceReader reader(piece_.content);
   std::vector<Restored> restored;
   for (size_t i = begin; i < plans_.size() && plans_[i].spec.layer == layer; ++i) {
     const TensorSpec& spec = plans_[i].spec;
@@ -326,7 +324,7 @@ Status Conversion::SaveBlock(size_t begin, size_t end) {
     piece.Bytes(calibration_->stored(i).data);
     piece.Bytes(calibration_->stored(i).scales);
   }
-  return store_->Save(PieceName(plans_[begin].spec.layer), piece.content(), diagnostic_);
+  return store_->Save(BlockPiece(plans_[begin].spec.layer), piece.content(), diagnostic_);
 }
 
 Status Conversion::WriteRestored(size_t index, ModelFileWriter* writer, CalibratedErrors* errors) {
@@ -409,16 +407,19 @@ bool Conversion::RestoreChoices(std::span<const std::byte> piece, std::vector<Co
 Status Conversion::ShareOutBudget(const ConvertOptions& options, const ModelContent& content,
                                   std::vector<ConvertChoice>* choices) {
   progress_state_.stage = "measuring losses";
-  std::optional<std::vector<std::byte>> piece;
-  if (store_) piece = store_->Load("choices");
-  if (piece && RestoreChoices(*piece, choices)) return Status::Ok();
+  std::optional<ResumePiece> piece;
+  if (store_) piece = store_->Load(kChoicesPiece);
+  if (piece && RestoreChoices(piece->content, choices)) return Status::Ok();
   LINNET_RETURN_IF_ERROR(ChooseByBudget(
-      checkpoint_, options, content, [this](double share) { return ReportShare(share); }, &plans_, choices,
-      diagnostic_));
+      checkpoint_, options, content, store_ ? &*store_ : nullptr, [this](double share) { return ReportShare(share); },
+      &plans_, choices, diagnostic_));
   if (!store_) return Status::Ok();
   PieceWriter saved;
   for (const ConvertChoice& choice : *choices) saved.Value(choice);
-  return store_->Save("choices", saved.content(), diagnostic_);
+  LINNET_RETURN_IF_ERROR(store_->Save(kChoicesPiece, saved.content(), diagnostic_));
+  store_->Remove(kLossesPiece);
+  store_->Remove(kLogitsPiece);
+  return Status::Ok();
 }
 
 // With a budget: those that losses are measured with.

@@ -5,7 +5,10 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <vector>
+
+#include "formats/convert/resume_store.h"
 
 namespace linnet::formats {
 
@@ -58,6 +61,18 @@ class LogitsComparison {
     for (size_t i = 0; i < size_; ++i) sum += double{weight[i]} * (base[i] - logits[i]);
     weighted_[stream * n_rows_ + row] += sum;
     streams_[stream * n_rows_ + row].Add(logits, size_);
+  }
+
+  /// What the passes have come to so far. Restore: into one of the same size; false where the bytes are of another.
+  void Save(PieceWriter* piece) const {
+    piece->Bytes(std::as_bytes(std::span(reference_)));
+    piece->Bytes(std::as_bytes(std::span(streams_)));
+    piece->Bytes(std::as_bytes(std::span(weighted_)));
+  }
+  bool Restore(PieceReader* piece) {
+    return piece->Fill(std::as_writable_bytes(std::span(reference_))) &&
+           piece->Fill(std::as_writable_bytes(std::span(streams_))) &&
+           piece->Fill(std::as_writable_bytes(std::span(weighted_)));
   }
 
   /// Mean over the rows, in nats.

@@ -130,11 +130,11 @@ ConvertOptions ProbeOptions(const ConvertOptions& options, bool tied) {
 }
 
 Status ChooseByBudget(const Checkpoint& checkpoint, const ConvertOptions& options, const ModelContent& content,
-                      const RunStepFunction& step, std::vector<TensorPlan>* plans, std::vector<ConvertChoice>* choices,
-                      Diagnostic* diagnostic) {
+                      const ResumeStore* store, const RunStepFunction& step, std::vector<TensorPlan>* plans,
+                      std::vector<ConvertChoice>* choices, Diagnostic* diagnostic) {
   const bool tied = checkpoint.info().config.tied_head;
   LINNET_RETURN_IF_ERROR(CheckBudget(options, tied, *plans, content, diagnostic));
-  SensitivityRun run(checkpoint, *plans, *options.calibration, step, diagnostic);
+  SensitivityRun run(checkpoint, *plans, *options.calibration, store, step, diagnostic);
   LINNET_ASSIGN_OR_RETURN(std::vector<TensorSensitivity> sensitivities, run.Run());
   for (TensorSensitivity& sensitivity : sensitivities) {
     sensitivity.forms = Allowed(options, tied, (*plans)[sensitivity.index], std::move(sensitivity.forms));

@@ -10,6 +10,7 @@
 #include "formats/checkpoint.h"
 #include "formats/convert/calibration_run.h"
 #include "formats/convert/convert.h"
+#include "formats/convert/resume_store.h"
 #include "formats/convert/tensor_plan.h"
 #include "formats/linnet/model_content.h"
 
@@ -28,11 +29,11 @@ void SetForm(DType dtype, uint32_t block_size, TensorPlan* plan);
 
 /// Measures every quantized tensor of `plans` (made with ProbeOptions) and gives each the form that the budget of
 /// options.bits or options.file_bytes allows, with the least sum of losses; appends what was chosen to `choices`.
-/// content: what the file holds beside tensors. Errors: kInvalidArgument where even the smallest forms are larger
-/// than the budget; those of SensitivityRun.
+/// content: what the file holds beside tensors. store: where the measuring is kept, or null. Errors: kInvalidArgument
+/// where even the smallest forms are larger than the budget; those of SensitivityRun.
 Status ChooseByBudget(const Checkpoint& checkpoint, const ConvertOptions& options, const ModelContent& content,
-                      const RunStepFunction& step, std::vector<TensorPlan>* plans, std::vector<ConvertChoice>* choices,
-                      Diagnostic* diagnostic);
+                      const ResumeStore* store, const RunStepFunction& step, std::vector<TensorPlan>* plans,
+                      std::vector<ConvertChoice>* choices, Diagnostic* diagnostic);
 
 }  // namespace linnet::formats
 

@@ -2,18 +2,19 @@
 
 #include <algorithm>
 #include <array>
-
-#include "core/base/file_mapping.h"
+#include <filesystem>
+#include <system_error>
 
 namespace linnet::formats {
 namespace {
 
 constexpr std::array<char, 8> kPieceMagic = {'L', 'N', 'T', 'P', 'A', 'R', 'T', '1'};
 constexpr size_t kHeaderBytes = kPieceMagic.size() + 2 * sizeof(Sha256Digest);
+constexpr std::string_view kBlockPrefix = "block-";
 
-std::vector<std::byte> MakeHeader(const Sha256Digest& key, std::span<const std::byte> content) {
+std::vector<std::byte> MakeHeader(const Sha256Digest& key, std::span<const std::span<const std::byte>> parts) {
   Sha256 hash;
-  hash.Update(content);
+  for (const std::span<const std::byte> part : parts) hash.Update(part);
   PieceWriter header;
   header.Value(kPieceMagic);
   header.Value(key);
@@ -23,21 +24,33 @@ std::vector<std::byte> MakeHeader(const Sha256Digest& key, std::span<const std::
 
 }  // namespace
 
-std::optional<std::vector<std::byte>> ResumeStore::Load(const std::string& name) const {
+std::string BlockPiece(int32_t layer) { return std::string(kBlockPrefix) + std::to_string(layer); }
+
+bool IsResumePiece(std::string_view name) {
+  return name == kLossesPiece || name == kLogitsPiece || name == kChoicesPiece || name.starts_with(kBlockPrefix);
+}
+
+std::optional<ResumePiece> ResumeStore::Load(const std::string& name) const {
   Diagnostic ignored;  // a piece that cannot be read is made again
-  const auto file = FileMapping::Open(Path(name), &ignored);
+  auto file = FileMapping::Open(Path(name), &ignored);
   if (!file.ok() || file->bytes().size() < kHeaderBytes) return std::nullopt;
   const std::span<const std::byte> header = file->bytes().first(kHeaderBytes);
   const std::span<const std::byte> content = file->bytes().subspan(kHeaderBytes);
-  if (!std::ranges::equal(header, MakeHeader(key_, content))) return std::nullopt;
-  return std::vector<std::byte>(content.begin(), content.end());
+  if (!std::ranges::equal(header, MakeHeader(key_, std::span(&content, 1)))) return std::nullopt;
+  return ResumePiece{std::move(*file), content};
 }
 
-Status ResumeStore::Save(const std::string& name, std::span<const std::byte> content, Diagnostic* diagnostic) const {
+Status ResumeStore::Save(const std::string& name, std::span<const std::span<const std::byte>> parts,
+                         Diagnostic* diagnostic) const {
   LINNET_ASSIGN_OR_RETURN(AtomicFileWriter file, AtomicFileWriter::Create(Path(name), diagnostic));
-  LINNET_RETURN_IF_ERROR(file.Append(MakeHeader(key_, content), diagnostic));
-  LINNET_RETURN_IF_ERROR(file.Append(content, diagnostic));
+  LINNET_RETURN_IF_ERROR(file.Append(MakeHeader(key_, parts), diagnostic));
+  for (const std::span<const std::byte> part : parts) LINNET_RETURN_IF_ERROR(file.Append(part, diagnostic));
   return file.Commit(diagnostic);
+}
+
+void ResumeStore::Remove(const std::string& name) const {
+  std::error_code ignored;  // a piece that stays is only in the way of nothing
+  std::filesystem::remove(Path(name), ignored);
 }
 
 }  // namespace linnet::formats

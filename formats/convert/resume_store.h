@@ -4,18 +4,33 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/base/diagnostic.h"
+#include "core/base/file_mapping.h"
 #include "core/base/status.h"
 #include "formats/linnet/model_content.h"
 #include "formats/linnet/sha256.h"
 
 namespace linnet::formats {
+
+// The pieces of a conversion: a budget's losses while they are measured, what was chosen by them, finished blocks.
+constexpr const char *kLossesPiece = "losses", *kLogitsPiece = "logits", *kChoicesPiece = "choices";
+std::string BlockPiece(int32_t layer);
+/// Whether a conversion may have put a file of this name into its folder.
+bool IsResumePiece(std::string_view name);
+
+/// The content of a piece, and the file that it is mapped from.
+struct ResumePiece {
+  FileMapping file;
+  std::span<const std::byte> content;
+};
 
 /// A file is: the text "LNTPART1", the key (32 bytes), the SHA-256 of the content (32 bytes), the content. A piece with
 /// another key (other options, another source), or a damaged one, is as good as none.
@@ -24,9 +39,13 @@ class ResumeStore {
   /// `folder` exists. `key` stands for everything that the pieces depend on.
   ResumeStore(std::string folder, const Sha256Digest& key) : folder_(std::move(folder)), key_(key) {}
 
-  std::optional<std::vector<std::byte>> Load(const std::string& name) const;
-  /// Errors: kIoError.
-  Status Save(const std::string& name, std::span<const std::byte> content, Diagnostic* diagnostic) const;
+  std::optional<ResumePiece> Load(const std::string& name) const;
+  /// The content is what the parts are one after the other. Errors: kIoError.
+  Status Save(const std::string& name, std::span<const std::span<const std::byte>> parts, Diagnostic* diagnostic) const;
+  Status Save(const std::string& name, std::span<const std::byte> content, Diagnostic* diagnostic) const {
+    return Save(name, std::span(&content, 1), diagnostic);
+  }
+  void Remove(const std::string& name) const;
 
  private:
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }
@@ -65,6 +84,13 @@ class PieceReader {
     return value;
   }
   std::span<const std::byte> Bytes() { return Take(Value<uint64_t>()); }
+  /// The next bytes, which are as many as there is room for; false, and nothing, where they are not.
+  bool Fill(std::span<std::byte> bytes) {
+    const std::span<const std::byte> taken = Bytes();
+    ok_ = ok_ && taken.size() == bytes.size();
+    if (ok_) std::copy(taken.begin(), taken.end(), bytes.begin());
+    return ok_;
+  }
   /// False once something was asked for beyond the end.
   bool ok() const { return ok_; }
   bool at_end() const { return ok_ && rest_.empty(); }

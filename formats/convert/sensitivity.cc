@@ -48,10 +48,12 @@ std::vector<StoredForm> PossibleForms(const TensorPlan& plan) {
 }
 
 SensitivityRun::SensitivityRun(const Checkpoint& checkpoint, const std::vector<TensorPlan>& plans,
-                               const CalibrationOptions& options, RunStepFunction step, Diagnostic* diagnostic)
+                               const CalibrationOptions& options, const ResumeStore* store, RunStepFunction step,
+                               Diagnostic* diagnostic)
     : checkpoint_(checkpoint),
       plans_(plans),
       options_(options),
+      store_(store),
       step_(std::move(step)),
       diagnostic_(diagnostic),
       gatherer_(plans, options),
@@ -90,20 +92,15 @@ size_t SensitivityRun::PlanOf(TensorRole role) const {
   return i;
 }
 
+// A probe of one more tensor. Its stream is the one without rounding, where that is now.
 TensorSensitivity* SensitivityRun::Add(size_t index) {
   result_.emplace_back();
   result_.back().index = index;
   result_.back().forms = PossibleForms(plans_[index]);
   errors_.emplace_back(result_.back().forms.size());
-  return &result_.back();
-}
-
-// The stream that a new probe goes on with: the one without rounding, where it is now.
-std::span<float> SensitivityRun::AddProbe() {
-  probes_.push_back(result_.size() - 1);
   streams_.resize(streams_.size() + stream_size());
-  std::copy_n(stream(0).begin(), stream_size(), stream(probes_.size()).begin());
-  return stream(probes_.size());
+  std::copy_n(stream(0).begin(), stream_size(), stream(n_probes()).begin());
+  return &result_.back();
 }
 
 // Both texts, and the probe of a rounded embedding table.
@@ -128,7 +125,7 @@ Status SensitivityRun::Embed() {
   LINNET_RETURN_IF_ERROR(embed(exact, probe_ids_, probe_window_, stream(0)));
   if (!HasChoice(plans_[0])) return Status::Ok();
   TensorSensitivity* sensitivity = Add(0);
-  LINNET_RETURN_IF_ERROR(embed(plans_[0], probe_ids_, probe_window_, AddProbe()));
+  LINNET_RETURN_IF_ERROR(embed(plans_[0], probe_ids_, probe_window_, stream(n_probes())));
   // A tied table is rounded by the inputs of its products, which are not known yet.
   return IsCalibratedForm(plans_[0]) ? Status::Ok() : MeasureForms(sensitivity, 0, nullptr);
 }
@@ -214,7 +211,7 @@ Status SensitivityRun::MeasureBlock(size_t begin, size_t end, PartTensors* tenso
     TensorView rounded = PartView(spec, data.bytes(), scales.bytes());
     PartRun run;
     run.window = probe_window_;
-    run.stream = AddProbe();
+    run.stream = stream(n_probes());
     std::swap(rounded, tensors->views[i - begin]);
     const Status status = RunPart(options_, part, *tensors, run, Step());
     std::swap(rounded, tensors->views[i - begin]);
@@ -232,7 +229,7 @@ Status SensitivityRun::RunBlock(size_t begin, size_t end) {
     weights += plans_[i].elements();
   }
   AppendStandInTable(config().model_dim, &tensors);
-  const size_t n_before = probes_.size();
+  const size_t n_before = n_probes();
   next_stream_.clear();
   LINNET_RETURN_IF_ERROR(MeasureBlock(begin, end, &tensors));
   // What came from before this block goes on through it as it is.
@@ -254,11 +251,15 @@ Status SensitivityRun::RunBlock(size_t begin, size_t end) {
 }
 
 Result<std::vector<TensorSensitivity>> SensitivityRun::Run() {
-  LINNET_RETURN_IF_ERROR(Embed());
-  for (size_t begin = 0; begin < plans_.size();) {
+  size_t begin = RestoreBlocks();
+  if (begin == 0) LINNET_RETURN_IF_ERROR(Embed());
+  while (begin < plans_.size()) {
     size_t end = begin;
     while (end < plans_.size() && plans_[end].spec.layer == plans_[begin].spec.layer) ++end;
-    if (plans_[begin].spec.layer >= 0) LINNET_RETURN_IF_ERROR(RunBlock(begin, end));
+    if (plans_[begin].spec.layer >= 0) {
+      LINNET_RETURN_IF_ERROR(RunBlock(begin, end));
+      SaveBlocks(end);
+    }
     begin = end;
   }
   LINNET_RETURN_IF_ERROR(CompareLogits());

@@ -98,21 +98,21 @@ Status SensitivityRun::CompareChunk(uint64_t first, uint64_t count, bool compari
   comparison->BeginChunk(count);
   LINNET_RETURN_IF_ERROR(RunHead(exact, count, 0, {Sink::Keep, &sink}));
   const size_t table_probe = TableProbe();
-  for (size_t i = 0; i < probes_.size(); ++i) {
+  for (size_t i = 0; i < n_probes(); ++i) {
     if (i == table_probe) continue;
     sink.probe = i;
     LINNET_RETURN_IF_ERROR(RunHead(exact, count, i + 1, {Sink::Add, &sink}));
   }
-  if (table_probe == probes_.size()) return Status::Ok();
+  if (table_probe == n_probes()) return Status::Ok();
   LINNET_ASSIGN_OR_RETURN(const PartTensors rounded, HeadTensors(plans_[table()], first, count, moments));
   sink.probe = table_probe;
   return RunHead(rounded, count, table_probe + 1, {Sink::Add, &sink});
 }
 
-// The probe whose stream is to see the head rounded; probes_.size(): none.
+// The probe whose stream is to see the head rounded; n_probes(): none.
 size_t SensitivityRun::TableProbe() const {
   size_t i = 0;
-  while (i < probes_.size() && result_[probes_[i]].index != table()) ++i;
+  while (i < n_probes() && result_[i].index != table()) ++i;
   return i;
 }
 
@@ -120,11 +120,8 @@ size_t SensitivityRun::TableProbe() const {
 Result<const InputMoments*> SensitivityRun::MeasureHead() {
   const TensorPlan& plan = plans_[table()];
   if (!IsCalibratedForm(plan)) return nullptr;
-  if (!config().tied_head) {
-    Add(table());
-    AddProbe();
-  }
-  TensorSensitivity* sensitivity = &result_[probes_[TableProbe()]];
+  if (!config().tied_head) Add(table());
+  TensorSensitivity* sensitivity = &result_[TableProbe()];
   gatherer_.Choose(table(), table(), 0, table() + 1);
   PartTensors tensors;
   LINNET_RETURN_IF_ERROR(AppendFinalNorm(&tensors));
@@ -143,16 +140,20 @@ Result<const InputMoments*> SensitivityRun::MeasureHead() {
 
 Status SensitivityRun::CompareLogits() {
   LINNET_ASSIGN_OR_RETURN(const InputMoments* const moments, MeasureHead());
-  LogitsComparison comparison(probe_ids_.size(), probes_.size());
-  for (const bool comparing : {false, true}) {
-    for (uint64_t first = 0; first < config().vocab_size; first += kHeadChunk) {
-      const uint64_t count = std::min<uint64_t>(kHeadChunk, config().vocab_size - first);
-      LINNET_RETURN_IF_ERROR(CompareChunk(first, count, comparing, moments, &comparison));
-      if (!comparing) continue;
-      work_done_ += static_cast<double>(count * config().model_dim) * HeadWork(static_cast<double>(probes_.size()));
+  LogitsComparison comparison(probe_ids_.size(), n_probes());
+  HeadPlace place = RestoreLogits(&comparison);
+  while (place.first < config().vocab_size) {
+    const uint64_t count = std::min<uint64_t>(kHeadChunk, config().vocab_size - place.first);
+    LINNET_RETURN_IF_ERROR(CompareChunk(place.first, count, place.comparing, moments, &comparison));
+    place.first += count;
+    if (place.comparing) {
+      work_done_ += static_cast<double>(count * config().model_dim) * HeadWork(static_cast<double>(n_probes()));
+    } else if (place.first == config().vocab_size) {
+      place = {.comparing = true, .first = 0};
     }
+    SaveLogits(place, comparison);
   }
-  for (size_t i = 0; i < probes_.size(); ++i) result_[probes_[i]].probe_loss = comparison.MeanKl(i);
+  for (size_t i = 0; i < n_probes(); ++i) result_[i].probe_loss = comparison.MeanKl(i);
   return Status::Ok();
 }
 

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "core/part_runner.h"
 #include "formats/convert/convert.h"
+#include "formats/convert/resume_store.h"
 #include "formats/linnet/model_file.h"
 #include "tests/platforms/temporary_folder.h"
 #include "tests/support/running_model.h"
@@ -190,6 +192,71 @@ TEST_SUITE("formats") {
     REQUIRE(Convert(checkpoint, calibrated.options, folder / "a", count, nullptr, nullptr).ok());
     CHECK(calls_before > 0);
     CHECK(ReadFile(folder / "a") == ReadFile(folder / "whole"));
+  }
+
+  TEST_CASE("Convert: an interrupted measuring of losses goes on from where it was to the same bytes") {
+    TinyModelOptions model = {.vocab_size = 9000, .n_layers = 4};  // three chunks of the head
+    SUBCASE("a head") {}
+    SUBCASE("a tied table") { model.tied_head = true; }
+    const TinyCheckpoint checkpoint = SomeCheckpoint(model);
+    const TemporaryFolder folder, resume;
+    Calibrated calibrated(2, 4, 9000);
+    calibrated.options.bits = 6.0;
+    calibrated.options.embedding = calibrated.options.head = std::nullopt;
+    ConvertTo(folder / "whole", checkpoint, calibrated.options);
+    calibrated.calibration.resume_folder = resume.path();
+    const std::string losses = resume / kLossesPiece;
+    // Stops after the share `end` of the measuring; the first share that was told.
+    double first = -1.0;
+    const auto run = [&](double end) {
+      first = -1.0;
+      const auto progress = [&first, end](const ConvertProgress& told) {
+        if (told.stage != std::string("measuring losses")) return told.tensors_total == 0;
+        const double share = static_cast<double>(told.elements_done) / static_cast<double>(told.elements_total);
+        if (first < 0.0) first = share;
+        return share < end;
+      };
+      CHECK(Convert(checkpoint, calibrated.options, folder / "a", progress, nullptr, nullptr).code() ==
+            StatusCode::kCancelled);
+    };
+    double last = 0.0;
+    for (const double end : {0.2, 0.4, 0.6, 0.8}) {
+      CAPTURE(end);
+      run(end);
+      CHECK(first >= last);
+      CHECK(first < end + 0.2);  // nothing is left out
+      last = first;
+    }
+    REQUIRE(std::filesystem::exists(losses));  // at the last block whenever it was kept before
+    run(0.8);
+    CHECK(first > 0.1);  // the blocks are done
+    SUBCASE("") {}
+    SUBCASE("damaged pieces are not taken") {
+      std::string piece = ReadFile(losses);
+      piece[piece.size() / 2] ^= 1;
+      WriteFile(losses, piece);
+      WriteFile(resume / kLogitsPiece, piece.substr(0, 90));
+    }
+    SUBCASE("the logits of an earlier run without its streams") { std::filesystem::remove(losses); }
+    run(2.0);  // to the blocks
+    CHECK(!std::filesystem::exists(losses));
+    CHECK(!std::filesystem::exists(resume / kLogitsPiece));
+    CHECK(std::filesystem::exists(resume / kChoicesPiece));
+    ConvertTo(folder / "a", checkpoint, calibrated.options);
+    CHECK(ReadFile(folder / "a") == ReadFile(folder / "whole"));
+  }
+
+  TEST_CASE("Convert: losses are measured where there is no room to keep them") {
+    const TinyCheckpoint checkpoint = SomeCheckpoint({.n_layers = 4});
+    const TemporaryFolder folder, resume;
+    Calibrated calibrated(2, 4, 96);
+    calibrated.options.bits = 6.0;
+    calibrated.options.embedding = calibrated.options.head = std::nullopt;
+    calibrated.calibration.resume_folder = resume.path();
+    const std::filesystem::path in_the_way = std::filesystem::path(resume / kLossesPiece) / "in the way";
+    std::filesystem::create_directories(in_the_way);
+    ConvertTo(folder / "a", checkpoint, calibrated.options);
+    CHECK(std::filesystem::is_directory(in_the_way));
   }
 
   TEST_CASE("Convert: the progress of a stage never goes back, and a block begins with its gathering") {
