@@ -4,6 +4,8 @@
 #include <array>
 #include <filesystem>
 #include <limits>
+#include <numeric>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -24,8 +26,8 @@ namespace {
 // From this size on the text is written by q4 weights: half the bytes a token, and large models lose little by them.
 constexpr uint64_t kQ8WriterParameters = 400'000'000;
 
-// What a model writes by itself may be code and little else. Every other window begins with one of these, so that prose
-// of all kinds is among it. README.md of formats/convert has the measurement.
+// What a model writes by itself may be code and little else. Every text begins with one of these, so that it is prose
+// of all kinds. README.md of formats/convert has the measurement.
 constexpr std::array<const char*, 20> kOpenings = {
     "The history of the town begins",
     "In the spring of that year,",
@@ -48,6 +50,16 @@ constexpr std::array<const char*, 20> kOpenings = {
     "There are many ways to",
     "The court decided that",
 };
+
+// Tokens of a text at most, its opening not counted, and those at its end that have been in the window before when it
+// repeats itself.
+constexpr size_t kTextTokens = 128, kRepeatedTokens = 8;
+
+bool RepeatsItself(const std::vector<int32_t>& text) {
+  if (text.size() <= kRepeatedTokens) return false;
+  const auto end = text.end() - kRepeatedTokens;
+  return std::search(text.begin(), text.end() - 1, end, text.end()) != text.end() - 1;
+}
 
 Status CheckNotInterrupted(Diagnostic* diagnostic) {
   if (!platform::InterruptScope::Requested()) return Status::Ok();
@@ -116,48 +128,103 @@ class TextProgress {
   TimeLeft left_;
 };
 
-// Sampled from the model's whole distribution, but for tokens that end a text: what an instruct model writes after them
-// are empty turns, again and again. text: [start token, what the window is opened with]; filled up to n tokens, told as
-// what follows n_before others.
-Status ContinueText(LoadedModel& model, size_t n, uint64_t seed, size_t n_before, TextProgress* progress,
-                    std::vector<int32_t>* text, Diagnostic* diagnostic) {
-  const uint32_t vocab_size = model.config().vocab_size;
-  SamplerOptions sampling;
-  sampling.temperature = 1.0f;
-  sampling.seed = seed;
-  OwnedSampler sampler;
-  LINNET_RETURN_IF_ERROR(MakeSampler(sampling, vocab_size, &sampler, diagnostic));
-  Session& session = model.session();
-  std::vector<float> logits(vocab_size);
-  LINNET_RETURN_IF_ERROR(session.Rewind(0));
-  LINNET_RETURN_IF_ERROR(session.Prefill(*text));
+/// Writes windows of texts, one after the other, each opened with a few words of prose. A text is over where the model
+/// ends it, where it repeats itself (an instruct model that is not asked anything does so without end), and after
+/// kTextTokens: what a small model writes far from any given word is hardly language.
+class TextWriter {
+ public:
+  /// The model outlives the writer. seed: of the whole text.
+  TextWriter(LoadedModel* model, uint64_t seed);
+
+  /// The window of this number: `n` ids, the first of which is the model's start token. Told as what follows n_before
+  /// others. Errors: kCancelled, those of Session and Sampler.
+  Status Write(uint32_t window, size_t n, size_t n_before, TextProgress* progress, std::vector<int32_t>* text,
+               Diagnostic* diagnostic);
+
+ private:
+  Status Continue(size_t n, size_t n_before, Sampler* sampler, TextProgress* progress, std::vector<int32_t>* text,
+                  Diagnostic* diagnostic);
+  bool IsEnd(int32_t id) const { return std::ranges::find(end_ids_, id) != end_ids_.end(); }
+  const std::vector<int32_t>& Opening(size_t window, size_t index) const;
+
+  LoadedModel& model_;
+  const uint64_t seed_;
+  const int32_t start_;
+  const std::vector<int32_t> end_ids_;
+  std::vector<int32_t> barred_;  // control tokens that end nothing: no text has them
+  // Of a window's first text, and of one behind another; the start token alone where the tokenizer does not work.
+  std::vector<std::vector<int32_t>> first_openings_, next_openings_;
+  std::vector<float> logits_;
+};
+
+TextWriter::TextWriter(LoadedModel* model, uint64_t seed)
+    : model_(*model),
+      seed_(seed),
+      start_(StartToken(model->file().generation())),
+      end_ids_(model->file().generation().end_ids),
+      logits_(model->config().vocab_size) {
+  const auto tokenizer = OpenTokenizer(model->file(), {}, nullptr);
+  const auto n_ids = static_cast<int32_t>(logits_.size());
+  for (int32_t id = 0; tokenizer.ok() && id < std::min(n_ids, tokenizer->vocab_size()); ++id) {
+    if (tokenizer->IsSpecial(id) && !IsEnd(id)) barred_.push_back(id);
+  }
+  for (const char* words : kOpenings) {
+    std::vector<int32_t> first = {start_}, next;
+    const bool encoded = tokenizer.ok() && tokenizer->Encode(words, {}, &first).ok() &&
+                         tokenizer->Encode(std::string("\n\n") + words, {}, &next).ok() && !next.empty();
+    const auto fits = [n_ids](int32_t id) { return id < n_ids; };
+    const bool usable = encoded && std::ranges::all_of(first, fits) && std::ranges::all_of(next, fits);
+    first_openings_.push_back(usable ? first : std::vector{start_});
+    next_openings_.push_back(usable ? next : std::vector{start_});
+  }
+}
+
+// Every window goes through the openings in an order of its own.
+const std::vector<int32_t>& TextWriter::Opening(size_t window, size_t index) const {
+  constexpr size_t kStep = 7;  // has no factor in common with their number
+  static_assert(std::gcd(kStep, kOpenings.size()) == 1);
+  const auto& openings = index == 0 ? first_openings_ : next_openings_;
+  return openings[(window + index * kStep) % openings.size()];
+}
+
+// One text, sampled from the model's whole distribution up to its end or to n tokens of the window.
+Status TextWriter::Continue(size_t n, size_t n_before, Sampler* sampler, TextProgress* progress,
+                            std::vector<int32_t>* text, Diagnostic* diagnostic) {
+  Session& session = model_.session();
+  const size_t end = std::min(n, text->size() + kTextTokens);
   while (true) {
     LINNET_RETURN_IF_ERROR(CheckNotInterrupted(diagnostic));
     progress->Update(n_before + text->size());
-    std::copy_n(session.logits().begin(), vocab_size, logits.begin());
-    for (const int32_t id : model.file().generation().end_ids) {
-      logits[static_cast<size_t>(id)] = std::numeric_limits<float>::lowest();
-    }
-    LINNET_ASSIGN_OR_RETURN(const int32_t next, sampler.sampler->Sample(logits));
+    std::copy_n(session.logits().begin(), logits_.size(), logits_.begin());
+    for (const int32_t id : barred_) logits_[static_cast<size_t>(id)] = std::numeric_limits<float>::lowest();
+    LINNET_ASSIGN_OR_RETURN(const int32_t next, sampler->Sample(logits_));
+    if (IsEnd(next)) return Status::Ok();
     text->push_back(next);
-    if (text->size() == n) return Status::Ok();
+    if (text->size() == end || RepeatsItself(*text)) return Status::Ok();
     LINNET_RETURN_IF_ERROR(session.Decode(next));
   }
 }
 
-// What each window is opened with: nothing where the model is on its own, or where its tokenizer does not work.
-std::vector<std::vector<int32_t>> MakeOpenings(const LoadedModel& model, const CalibrationTextOptions& options) {
-  std::vector<std::vector<int32_t>> openings(options.windows);
-  const auto tokenizer = OpenTokenizer(model.file(), options.scratch_path, nullptr);
-  if (!tokenizer.ok()) return openings;
-  const auto is_id = [&model](int32_t id) { return static_cast<uint32_t>(id) < model.config().vocab_size; };
-  for (uint32_t i = 1; i < options.windows; i += 2) {
-    std::vector<int32_t>& ids = openings[i];
-    const Status status = tokenizer->Encode(kOpenings[i / 2 % kOpenings.size()], {false, false}, &ids, nullptr);
-    const bool fits = ids.size() + 1 < options.window && std::all_of(ids.begin(), ids.end(), is_id);
-    if (!status.ok() || !fits) ids.clear();
+Status TextWriter::Write(uint32_t window, size_t n, size_t n_before, TextProgress* progress, std::vector<int32_t>* text,
+                         Diagnostic* diagnostic) {
+  SamplerOptions sampling;
+  sampling.temperature = 1.0f;
+  sampling.seed = seed_ * kSeedStride + window;
+  OwnedSampler sampler;
+  LINNET_RETURN_IF_ERROR(MakeSampler(sampling, model_.config().vocab_size, &sampler, diagnostic));
+  Session& session = model_.session();
+  LINNET_RETURN_IF_ERROR(session.Rewind(0));
+  text->clear();
+  for (size_t i = 0; text->size() < n; ++i) {
+    const std::span opening = Opening(window, i);
+    const auto kept = opening.first(std::min(opening.size(), n - text->size()));
+    text->insert(text->end(), kept.begin(), kept.end());
+    LINNET_RETURN_IF_ERROR(session.Prefill(std::span(*text).subspan(session.position())));
+    if (text->size() < n) {
+      LINNET_RETURN_IF_ERROR(Continue(n, n_before, sampler.sampler.get(), progress, text, diagnostic));
+    }
   }
-  return openings;
+  return Status::Ok();
 }
 
 // The model in a form that writes its text.
@@ -186,19 +253,14 @@ Result<std::vector<int32_t>> WriteOwnText(const formats::Checkpoint& source, con
   run.no_cache = true;
   LINNET_ASSIGN_OR_RETURN(LoadedModel model, LoadedModel::Load(run, 1, diagnostic));
   LINNET_ASSIGN_OR_RETURN(const formats::ResumeStore store, OpenTextStore(options, diagnostic));
-  const auto openings = MakeOpenings(model, options);
-  const GenerationDefaults& defaults = model.file().generation();
+  TextWriter writer(&model, options.seed);
   // Where the model does not ask for a start token, none stands in a window: a text's first token takes all the
   // attention that goes nowhere, and is any token then.
-  const size_t left_out = defaults.add_bos ? 0 : 1;
+  const size_t left_out = model.file().generation().add_bos ? 0 : 1;
   TextProgress progress(size_t{options.windows} * options.window);
-  std::vector<int32_t> ids = WindowsOf(store, options);
-  for (size_t i = ids.size() / options.window; i < options.windows; ++i) {
-    std::vector<int32_t> text = {StartToken(defaults)};
-    text.insert(text.end(), openings[i].begin(), openings[i].end());
-    const uint64_t seed = options.seed * kSeedStride + i;
-    LINNET_RETURN_IF_ERROR(
-        ContinueText(model, options.window + left_out, seed, ids.size(), &progress, &text, diagnostic));
+  std::vector<int32_t> ids = WindowsOf(store, options), text;
+  for (auto i = static_cast<uint32_t>(ids.size() / options.window); i < options.windows; ++i) {
+    LINNET_RETURN_IF_ERROR(writer.Write(i, options.window + left_out, ids.size(), &progress, &text, diagnostic));
     ids.insert(ids.end(), text.begin() + static_cast<ptrdiff_t>(left_out), text.end());
     LINNET_RETURN_IF_ERROR(store.Save(kTextPiece, std::as_bytes(std::span(ids)), diagnostic));
   }

@@ -1,4 +1,5 @@
 """convert, inspect, plan, pack: model files and their errors."""
+import array
 import json
 import os
 import re
@@ -249,9 +250,10 @@ class Convert(harness.ProgramTest):
         with open(target + ".resume") as file:
             self.assertEqual(file.read(), "mine")
 
-    def test_an_interrupted_text_is_written_on(self):
-        args = ["--weights", "q4", "--calibrate", "self", "--calibrate-windows", "120"]
-        source, target, whole = self.source("plain"), self.path("on.linnet"), self.path("whole.linnet")
+    LONG_TEXT = ["--weights", "q4", "--calibrate", "self", "--calibrate-windows", "120"]
+
+    def write_and_interrupt(self, source, target, args):
+        """Ends a conversion once the first windows of the model's own text are there; the path of their piece."""
         piece = os.path.join(target + ".resume", "text")
         process = subprocess.Popen(harness.PROGRAM + ["convert", source, "-o", target] + args,
                                    env=self.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -263,6 +265,24 @@ class Convert(harness.ProgramTest):
         self.assertEqual(process.returncode, 1, errors)
         self.assertIn("goes on from where it was", errors)
         self.assertTrue(os.path.exists(piece))
+        return piece
+
+    def test_a_model_that_repeats_itself_begins_anew(self):
+        source = self.source("parrot", says="a")
+        with open(self.write_and_interrupt(source, self.path("parrot.linnet"), self.LONG_TEXT), "rb") as file:
+            ids = array.array("i", file.read()[8 + 2 * 32:])  # behind magic, key and hash
+        self.assertGreaterEqual(len(ids), 200)
+        text = bytes(id for id in ids if id < 256).decode()
+        self.assertNotIn("a" * 10, text)  # eight that have been there before
+        self.assertIn("a" * 9 + "\n\n", text)
+        texts = text.split("\n\n")
+        self.assertGreater(len(texts), 4)
+        self.assertGreater(len(set(texts)), 4, "openings differ")
+
+    def test_an_interrupted_text_is_written_on(self):
+        args = self.LONG_TEXT
+        source, target, whole = self.source("plain"), self.path("on.linnet"), self.path("whole.linnet")
+        self.write_and_interrupt(source, target, args)
         self.run_ok("convert", source, "-o", target, *args)
         self.assertFalse(os.path.exists(target + ".resume"))
         self.run_ok("convert", source, "-o", whole, *args)

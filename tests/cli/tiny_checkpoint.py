@@ -47,7 +47,14 @@ def tensor_shapes(layers=LAYERS, ffn=FFN):
     return shapes
 
 
-def write_weights(folder, wide):
+def parrot(name, shape, says):
+    """Weights of a model that says one byte, whatever it has read."""
+    if name == "lm_head.weight":
+        return [float(row == ord(says)) for row in range(shape[0]) for _ in range(shape[1])]
+    return [float("proj" not in name)] * (shape[0] * shape[1])
+
+
+def write_weights(folder, wide, says):
     generator = random.Random(7)
     header, blobs, offset = {}, [], 0
     shapes = tensor_shapes(WIDE_LAYERS, WIDE_FFN) if wide else tensor_shapes()
@@ -59,6 +66,8 @@ def write_weights(folder, wide):
             blob = b"\x80\x3c\x80\xbc" * (count // 2)
         elif len(shape) == 1:
             blob = struct.pack("<%df" % count, *([1.0] * count))
+        elif says:
+            blob = struct.pack("<%df" % count, *parrot(name, shape, says))
         else:
             blob = struct.pack("<%df" % count, *(generator.gauss(0.0, 0.2) for _ in range(count)))
         header[name] = {"dtype": "BF16" if wide else "F32", "shape": list(shape), "data_offsets": [offset, offset + len(blob)]}
@@ -88,7 +97,7 @@ def write_tokenizer(folder, chat_template):
     write_json(folder, "tokenizer_config.json", config)
 
 
-def write_checkpoint(folder, chat_template=True, tokenizer=True, wide=False):
+def write_checkpoint(folder, chat_template=True, tokenizer=True, wide=False, says=None):
     os.makedirs(folder)
     write_json(folder, "config.json", {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": VOCAB, "hidden_size": DIM,
@@ -98,6 +107,6 @@ def write_checkpoint(folder, chat_template=True, tokenizer=True, wide=False):
         "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": False, "attention_bias": False,
         "mlp_bias": False, "bos_token_id": BOS, "eos_token_id": EOS, "torch_dtype": "float32"})
     write_json(folder, "generation_config.json", {"bos_token_id": BOS, "eos_token_id": EOS})
-    write_weights(folder, wide)
+    write_weights(folder, wide, says)
     if tokenizer:
         write_tokenizer(folder, chat_template)
