@@ -63,6 +63,9 @@ class AtomicFileWriter {
   Status WriteAt(uint64_t offset, std::span<const std::byte> bytes, Diagnostic* diagnostic);
   /// Extends the file with zeros (a hole where the file system can) up to `size`.
   Status PadTo(uint64_t size, Diagnostic* diagnostic);
+  /// Takes the disk's room for the file's bytes so far, holes too, so that a full disk is told now and no reader of a
+  /// hole meets it; nothing where the file system cannot. Errors: kIoError.
+  Status Reserve(Diagnostic* diagnostic);
   uint64_t size() const { return size_; }
   /// Syncs and renames over the target.
   Status Commit(Diagnostic* diagnostic);

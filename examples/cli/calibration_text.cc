@@ -12,8 +12,8 @@
 namespace linnet::cli {
 namespace {
 
-// formats/quantize/README.md has the measurement: a model's own text says less about others, so more of it is used.
-constexpr uint32_t kTextWindows = 20, kSelfWindows = 40;
+// formats/quantize/README.md has the measurement.
+constexpr uint32_t kTextWindows = 20;
 
 // Windows of the text, evenly spread where there are more than wanted; each begins with bos where the model wants it.
 std::vector<int32_t> CutWindows(const std::vector<int32_t>& ids, const GenerationDefaults& defaults,
@@ -62,7 +62,7 @@ Result<std::vector<int32_t>> TokenizeFile(const formats::CheckpointInfo& info, c
 Result<std::vector<int32_t>> MakeCalibrationText(const formats::Checkpoint& source, CalibrationTextOptions* options,
                                                  Diagnostic* diagnostic) {
   const ModelConfig& config = source.info().config;
-  if (options->windows == 0) options->windows = options->source == kSelfText ? kSelfWindows : kTextWindows;
+  if (options->windows == 0) options->windows = options->source == kSelfText ? OwnTextWindows(source) : kTextWindows;
   if (config.context_length > 0) options->window = std::min(options->window, config.context_length);
   if (options->source == kSelfText) {
     // One more token is written than is kept.

@@ -23,8 +23,15 @@
 namespace linnet::cli {
 namespace {
 
-// From this size on the text is written by q4 weights: half the bytes a token, and large models lose little by them.
-constexpr uint64_t kQ8WriterParameters = 400'000'000;
+// From this size on the text is shorter, and written by q4 weights (half the bytes a token): large models lose little
+// by either, and take their time.
+constexpr uint64_t kLargeParameters = 400'000'000;
+constexpr uint32_t kWindows = 60, kLargeWindows = 40;
+
+bool IsLarge(const formats::Checkpoint& source) {
+  const auto count = CountModel(source.info().config, {});
+  return !count.ok() || count->parameters.active >= kLargeParameters;
+}
 
 // What a model writes by itself may be code and little else. Every text begins with one of these, so that it is prose
 // of all kinds. README.md of formats/convert has the measurement.
@@ -51,8 +58,8 @@ constexpr std::array<const char*, 20> kOpenings = {
     "The court decided that",
 };
 
-// Tokens of a text at most, its opening not counted, and those at its end that have been in the window before when it
-// repeats itself.
+// Tokens of a short text, its opening not counted; and those at a text's end that have been in the window before when
+// it repeats itself.
 constexpr size_t kTextTokens = 128, kRepeatedTokens = 8;
 
 bool RepeatsItself(const std::vector<int32_t>& text) {
@@ -129,8 +136,8 @@ class TextProgress {
 };
 
 /// Writes windows of texts, one after the other, each opened with a few words of prose. A text is over where the model
-/// ends it, where it repeats itself (an instruct model that is not asked anything does so without end), and after
-/// kTextTokens: what a small model writes far from any given word is hardly language.
+/// ends it, where it repeats itself (an instruct model that is not asked anything does so without end), and in every
+/// other window after kTextTokens: what a small model writes far from any given word is hardly language.
 class TextWriter {
  public:
   /// The model outlives the writer. seed: of the whole text.
@@ -142,7 +149,7 @@ class TextWriter {
                Diagnostic* diagnostic);
 
  private:
-  Status Continue(size_t n, size_t n_before, Sampler* sampler, TextProgress* progress, std::vector<int32_t>* text,
+  Status Continue(size_t end, size_t n_before, Sampler* sampler, TextProgress* progress, std::vector<int32_t>* text,
                   Diagnostic* diagnostic);
   bool IsEnd(int32_t id) const { return std::ranges::find(end_ids_, id) != end_ids_.end(); }
   const std::vector<int32_t>& Opening(size_t window, size_t index) const;
@@ -187,11 +194,10 @@ const std::vector<int32_t>& TextWriter::Opening(size_t window, size_t index) con
   return openings[(window + index * kStep) % openings.size()];
 }
 
-// One text, sampled from the model's whole distribution up to its end or to n tokens of the window.
-Status TextWriter::Continue(size_t n, size_t n_before, Sampler* sampler, TextProgress* progress,
+// One text, sampled from the model's whole distribution up to its end or to `end` tokens of the window.
+Status TextWriter::Continue(size_t end, size_t n_before, Sampler* sampler, TextProgress* progress,
                             std::vector<int32_t>* text, Diagnostic* diagnostic) {
   Session& session = model_.session();
-  const size_t end = std::min(n, text->size() + kTextTokens);
   while (true) {
     LINNET_RETURN_IF_ERROR(CheckNotInterrupted(diagnostic));
     progress->Update(n_before + text->size());
@@ -221,7 +227,8 @@ Status TextWriter::Write(uint32_t window, size_t n, size_t n_before, TextProgres
     text->insert(text->end(), kept.begin(), kept.end());
     LINNET_RETURN_IF_ERROR(session.Prefill(std::span(*text).subspan(session.position())));
     if (text->size() < n) {
-      LINNET_RETURN_IF_ERROR(Continue(n, n_before, sampler.sampler.get(), progress, text, diagnostic));
+      const size_t end = window % 2 == 0 ? n : std::min(n, text->size() + kTextTokens);
+      LINNET_RETURN_IF_ERROR(Continue(end, n_before, sampler.sampler.get(), progress, text, diagnostic));
     }
   }
   return Status::Ok();
@@ -231,8 +238,7 @@ Status TextWriter::Write(uint32_t window, size_t n, size_t n_before, TextProgres
 Status WriteWriter(const formats::Checkpoint& source, const std::string& path, Diagnostic* diagnostic) {
   Progress progress("writing the model for its own text");
   formats::ConvertOptions convert;
-  LINNET_ASSIGN_OR_RETURN(const ModelCount count, CountModel(source.info().config, {}));
-  convert.weights = count.parameters.active < kQ8WriterParameters ? DType::kQ8 : DType::kQ4;
+  convert.weights = IsLarge(source) ? DType::kQ4 : DType::kQ8;
   const auto update = [&progress](const formats::ConvertProgress& state) {
     progress.Update(state.elements_done, state.elements_total, state.stage);
     return !platform::InterruptScope::Requested();
@@ -241,6 +247,8 @@ Status WriteWriter(const formats::Checkpoint& source, const std::string& path, D
 }
 
 }  // namespace
+
+uint32_t OwnTextWindows(const formats::Checkpoint& source) { return IsLarge(source) ? kLargeWindows : kWindows; }
 
 Result<std::vector<int32_t>> WriteOwnText(const formats::Checkpoint& source, const CalibrationTextOptions& options,
                                           Diagnostic* diagnostic) {
@@ -262,7 +270,7 @@ Result<std::vector<int32_t>> WriteOwnText(const formats::Checkpoint& source, con
   for (auto i = static_cast<uint32_t>(ids.size() / options.window); i < options.windows; ++i) {
     LINNET_RETURN_IF_ERROR(writer.Write(i, options.window + left_out, ids.size(), &progress, &text, diagnostic));
     ids.insert(ids.end(), text.begin() + static_cast<ptrdiff_t>(left_out), text.end());
-    LINNET_RETURN_IF_ERROR(store.Save(kTextPiece, std::as_bytes(std::span(ids)), diagnostic));
+    store.Save(kTextPiece, std::as_bytes(std::span(ids)));
   }
   return ids;
 }

@@ -67,7 +67,7 @@ class Conversion {
   Sha256Digest ResumeKey(const ConvertOptions& options) const;
   void BeginBlock(size_t begin);
   void RestoreBlock();
-  Status SaveBlock(size_t begin, size_t end);
+  void SaveBlock(size_t begin, size_t end) const;
   Status WriteRestored(size_t index, ModelFileWriter* writer, CalibratedErrors* errors);
 
   const Checkpoint& checkpoint_;
@@ -249,7 +249,7 @@ Status Conversion::ConvertTensors(ModelFileWriter* writer, ReportBuilder* report
     LINNET_RETURN_IF_ERROR(ConvertTensor(plans_[i], writer));
     checkpoint_.Release(plans_[i].requirement);
     const bool block_ends = i + 1 == plans_.size() || plans_[i + 1].spec.layer != progress.layer;
-    if (store_ && progress.layer >= 0 && block_ends) LINNET_RETURN_IF_ERROR(SaveBlock(block_begin_, i + 1));
+    if (store_ && progress.layer >= 0 && block_ends) SaveBlock(block_begin_, i + 1);
     ++progress.tensors_done;
   }
   for (size_t i = 0; i < plans_.size(); ++i) {
@@ -316,15 +316,15 @@ void Conversion::RestoreBlock() {
   if (reader.at_end()) restored_ = std::move(restored);
 }
 
-Status Conversion::SaveBlock(size_t begin, size_t end) {
-  if (!restored_.empty()) return Status::Ok();
+void Conversion::SaveBlock(size_t begin, size_t end) const {
+  if (!restored_.empty()) return;
   PieceWriter piece;
   for (size_t i = begin; i < end; ++i) {
     piece.Value(errors_[i]);
     piece.Bytes(calibration_->stored(i).data);
     piece.Bytes(calibration_->stored(i).scales);
   }
-  return store_->Save(BlockPiece(plans_[begin].spec.layer), piece.content(), diagnostic_);
+  store_->Save(BlockPiece(plans_[begin].spec.layer), piece.content());
 }
 
 Status Conversion::WriteRestored(size_t index, ModelFileWriter* writer, CalibratedErrors* errors) {
@@ -416,7 +416,7 @@ Status Conversion::ShareOutBudget(const ConvertOptions& options, const ModelCont
   if (!store_) return Status::Ok();
   PieceWriter saved;
   for (const ConvertChoice& choice : *choices) saved.Value(choice);
-  LINNET_RETURN_IF_ERROR(store_->Save(kChoicesPiece, saved.content(), diagnostic_));
+  store_->Save(kChoicesPiece, saved.content());
   store_->Remove(kLossesPiece);
   store_->Remove(kLogitsPiece);
   return Status::Ok();
@@ -467,6 +467,8 @@ Status Conversion::Run(const ConvertOptions& options, const std::string& target,
     LINNET_RETURN_IF_ERROR(ShareOutBudget(options, content, &choices));
     LINNET_ASSIGN_OR_RETURN(writer, CreateWriter(target));  // for the types that were chosen
   }
+  // With the final types, and where only one writer is left.
+  LINNET_RETURN_IF_ERROR(writer.Reserve(diagnostic_));
   if (options.calibration != nullptr) {
     calibration_.emplace(
         checkpoint_, plans_, *options.calibration, [this](double share) { return ReportBlock(share); }, diagnostic_);

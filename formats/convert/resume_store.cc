@@ -31,8 +31,7 @@ bool IsResumePiece(std::string_view name) {
 }
 
 std::optional<ResumePiece> ResumeStore::Load(const std::string& name) const {
-  Diagnostic ignored;  // a piece that cannot be read is made again
-  auto file = FileMapping::Open(Path(name), &ignored);
+  auto file = FileMapping::Open(Path(name), nullptr);
   if (!file.ok() || file->bytes().size() < kHeaderBytes) return std::nullopt;
   const std::span<const std::byte> header = file->bytes().first(kHeaderBytes);
   const std::span<const std::byte> content = file->bytes().subspan(kHeaderBytes);
@@ -40,12 +39,11 @@ std::optional<ResumePiece> ResumeStore::Load(const std::string& name) const {
   return ResumePiece{std::move(*file), content};
 }
 
-Status ResumeStore::Save(const std::string& name, std::span<const std::span<const std::byte>> parts,
-                         Diagnostic* diagnostic) const {
-  LINNET_ASSIGN_OR_RETURN(AtomicFileWriter file, AtomicFileWriter::Create(Path(name), diagnostic));
-  LINNET_RETURN_IF_ERROR(file.Append(MakeHeader(key_, parts), diagnostic));
-  for (const std::span<const std::byte> part : parts) LINNET_RETURN_IF_ERROR(file.Append(part, diagnostic));
-  return file.Commit(diagnostic);
+bool ResumeStore::Save(const std::string& name, std::span<const std::span<const std::byte>> parts) const {
+  auto file = AtomicFileWriter::Create(Path(name), nullptr);
+  bool ok = file.ok() && file->Append(MakeHeader(key_, parts), nullptr).ok();
+  for (const std::span<const std::byte> part : parts) ok = ok && file->Append(part, nullptr).ok();
+  return ok && file->Commit(nullptr).ok();
 }
 
 void ResumeStore::Remove(const std::string& name) const {

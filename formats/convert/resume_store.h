@@ -12,9 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/diagnostic.h"
 #include "core/base/file_mapping.h"
-#include "core/base/status.h"
 #include "formats/linnet/model_content.h"
 #include "formats/linnet/sha256.h"
 
@@ -40,10 +38,11 @@ class ResumeStore {
   ResumeStore(std::string folder, const Sha256Digest& key) : folder_(std::move(folder)), key_(key) {}
 
   std::optional<ResumePiece> Load(const std::string& name) const;
-  /// The content is what the parts are one after the other. Errors: kIoError.
-  Status Save(const std::string& name, std::span<const std::span<const std::byte>> parts, Diagnostic* diagnostic) const;
-  Status Save(const std::string& name, std::span<const std::byte> content, Diagnostic* diagnostic) const {
-    return Save(name, std::span(&content, 1), diagnostic);
+  /// The content is what the parts are one after the other. False where it could not be kept (a full disk): no reason
+  /// to fail, since a run that goes on does it again.
+  bool Save(const std::string& name, std::span<const std::span<const std::byte>> parts) const;
+  bool Save(const std::string& name, std::span<const std::byte> content) const {
+    return Save(name, std::span(&content, 1));
   }
   void Remove(const std::string& name) const;
 

@@ -9,8 +9,7 @@ namespace linnet::formats {
 // A run that cannot save goes on, and cannot be resumed from here.
 void SensitivityRun::Save(const char* name, std::span<const std::span<const std::byte>> parts) {
   const auto begin = SavePace::Clock::now();
-  Diagnostic ignored;
-  if (!store_->Save(name, parts, &ignored).ok()) store_ = nullptr;
+  if (!store_->Save(name, parts)) store_ = nullptr;
   pace_.Saved(begin);
 }
 

@@ -45,7 +45,7 @@ Result<ModelFileWriter> ModelFileWriter::Create(const std::string& target, std::
     writer.tensors_.push_back({tensors[i], writer.layout_.places[i], {}});
   }
   LINNET_ASSIGN_OR_RETURN(writer.file_, AtomicFileWriter::Create(target, diagnostic));
-  // The gaps between tensors stay holes of zeros.
+  // The gaps between tensors stay zeros.
   LINNET_RETURN_IF_ERROR(writer.file_.PadTo(writer.layout_.metadata_offset, diagnostic));
   return writer;
 }

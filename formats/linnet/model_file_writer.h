@@ -35,6 +35,9 @@ class ModelFileWriter {
   static Result<ModelFileWriter> Create(const std::string& target, std::vector<TensorSpec> tensors,
                                         Diagnostic* diagnostic);
 
+  /// Takes the disk's room for all tensors. Errors: kIoError.
+  Status Reserve(Diagnostic* diagnostic) { return file_.Reserve(diagnostic); }
+
   /// Starts tensor `index` of the list; the one before must be complete.
   void BeginTensor(size_t index);
   /// Appends to the data or the scales of the current tensor. Errors: kIoError.

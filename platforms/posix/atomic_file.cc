@@ -92,6 +92,16 @@ Status AtomicFileWriter::PadTo(uint64_t size, Diagnostic* diagnostic) {
   return Status::Ok();
 }
 
+Status AtomicFileWriter::Reserve(Diagnostic* diagnostic) {
+  if (size_ == 0) return Status::Ok();
+  int result = 0;
+  do {
+    result = fallocate(descriptor_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size_));
+  } while (result != 0 && errno == EINTR);
+  if (result == 0 || (errno != ENOSPC && errno != EDQUOT && errno != EFBIG)) return Status::Ok();
+  return FailWithErrno(diagnostic, "cannot write the file", target_, "reserve", errno);
+}
+
 Status AtomicFileWriter::Commit(Diagnostic* diagnostic) {
   TemporaryFile file{target_, temporary_, descriptor_};
   const Status status = platform::CommitTemporaryFile(&file, diagnostic);

@@ -289,6 +289,14 @@ class Convert(harness.ProgramTest):
         with open(target, "rb") as one, open(whole, "rb") as other:
             self.assertEqual(one.read(), other.read())
 
+    def test_what_a_killed_run_left_in_the_resume_folder_goes(self):
+        target = self.path("killed.linnet")
+        os.makedirs(target + ".resume")
+        with open(os.path.join(target + ".resume", ".linnet-1-0.part"), "wb") as file:
+            file.write(b"half of a piece")
+        self.run_ok("convert", self.source("plain"), "-o", target, "--weights", "q4", "--calibrate", self.text())
+        self.assertFalse(os.path.exists(target + ".resume"))
+
     def test_the_least_budget_that_is_told_works(self):
         source, text, target = self.source("plain"), self.text(), self.path("least.linnet")
         for option, pattern in (("--bits", r"at least ([0-9.]+) bits"), ("--size", r"at least ([0-9]+) bytes")):

@@ -224,6 +224,31 @@ TEST_SUITE("platforms") {
     CHECK(folder.count() == 0);
   }
 
+  TEST_CASE("AtomicFileWriter: reserved bytes take the disk's room, and too many are told") {
+    TemporaryFolder folder;
+    Diagnostic diagnostic;
+    auto writer = AtomicFileWriter::Create(folder / "out", &diagnostic);
+    REQUIRE(writer.ok());
+    CHECK(writer->Reserve(&diagnostic).ok());  // of nothing
+    REQUIRE(writer->PadTo(1 << 20, &diagnostic).ok());
+    REQUIRE(writer->Reserve(&diagnostic).ok());
+    REQUIRE(writer->PadTo(uint64_t{8} << 40, &diagnostic).ok());
+    CHECK(writer->Reserve(&diagnostic).code() == StatusCode::kIoError);
+    CHECK(Contains(diagnostic, folder / "out"));
+    CHECK(Contains(diagnostic, strerror(ENOSPC)));
+    writer = AtomicFileWriter();
+    CHECK(folder.count() == 0);
+
+    writer = AtomicFileWriter::Create(folder / "out", &diagnostic);
+    REQUIRE(writer->PadTo(1 << 20, &diagnostic).ok());
+    REQUIRE(writer->Reserve(&diagnostic).ok());
+    REQUIRE(writer->Commit(&diagnostic).ok());
+    struct stat info = {};
+    REQUIRE(stat((folder / "out").c_str(), &info) == 0);
+    CHECK(info.st_size == 1 << 20);
+    CHECK(info.st_blocks * 512 >= 1 << 20);
+  }
+
   TEST_CASE("AtomicFileWriter: replaces the file behind a link and keeps the link") {
     TemporaryFolder folder;
     WriteFile(folder / "real", "old");
