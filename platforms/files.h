@@ -20,6 +20,10 @@ Status MakeFolders(const std::string& path, Diagnostic* diagnostic);
 
 bool IsFolder(const std::string& path);
 
+/// Whether AtomicFileWriter gives such names (no folder in front) to files that are not whole yet: a killed process
+/// leaves them.
+bool IsTemporaryName(std::string_view name);
+
 /// True where both paths lead to one existing file, be it through links.
 bool IsSameFile(const std::string& a, const std::string& b);
 

@@ -122,8 +122,8 @@ struct Calibration {
     std::error_code ignored;
     for (const auto& file : std::filesystem::directory_iterator(options.resume_folder, ignored)) {
       const std::string name = file.path().filename().string();
-      const bool is_part = name.starts_with(".linnet-") && name.ends_with(".part");  // a killed run has left it
-      if (is_part || formats::IsResumePiece(name) || name == kTextPiece || name == kWriter) {
+      const bool is_piece = formats::IsResumePiece(name) || name == kTextPiece || name == kWriter;
+      if (is_piece || platform::IsTemporaryName(name)) {
         std::filesystem::remove(file.path(), ignored);
       }
     }

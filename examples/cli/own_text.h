@@ -18,8 +18,8 @@ constexpr const char* kTextPiece = "text";
 /// Windows of an own text where no number is asked for.
 uint32_t OwnTextWindows(const formats::Checkpoint& source);
 
-/// Ids [options.windows, options.window], sampled from the model's start token at temperature 1; the same for the same
-/// seed. Windows that an interrupted run has left beside options.scratch_path are taken from there.
+/// Ids [options.windows, options.window]: short texts, each opened with a few words and sampled at temperature 1; the
+/// same for the same seed. Windows that an interrupted run has left beside options.scratch_path are taken from there.
 /// Errors: those of Convert and of loading a model, kIoError, kCancelled.
 Result<std::vector<int32_t>> WriteOwnText(const formats::Checkpoint& source, const CalibrationTextOptions& options,
                                           Diagnostic* diagnostic);

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "platforms/files.h"
 #include "platforms/posix/descriptor.h"
 
 namespace linnet::platform {
@@ -62,17 +63,21 @@ Status SyncFolder(const std::string& target, Diagnostic* diagnostic) {
   return Status::Ok();
 }
 
+constexpr const char *kPrefix = ".linnet-", *kSuffix = ".part";
+
 }  // namespace
+
+bool IsTemporaryName(std::string_view name) { return name.starts_with(kPrefix) && name.ends_with(kSuffix); }
 
 Status CreateTemporaryFile(const std::string& target, TemporaryFile* file, Diagnostic* diagnostic) {
   LINNET_RETURN_IF_ERROR(CheckTarget(target, diagnostic));
   file->target = FollowLink(target);
   // The name does not grow with the target's, which may already be as long as the file system allows.
   static std::atomic<unsigned> counter{0};
-  const std::string prefix = FolderOf(file->target) + "/.linnet-" + std::to_string(getpid()) + "-";
+  const std::string prefix = FolderOf(file->target) + "/" + kPrefix + std::to_string(getpid()) + "-";
   int error = EEXIST;
   for (int attempt = 0; attempt < kMaxNameAttempts && (error == EEXIST || error == EINTR); ++attempt) {
-    const std::string name = prefix + std::to_string(counter.fetch_add(1)) + ".part";
+    const std::string name = prefix + std::to_string(counter.fetch_add(1)) + kSuffix;
     file->descriptor = open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file->descriptor >= 0) {
       file->temporary = name;
